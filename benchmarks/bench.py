@@ -52,9 +52,9 @@ def six_algorithms(runs: int) -> None:
     problem = fedgo.hartmann6(runs)
     steps = fedgo.phase_one_length(CLIENTS, ROUNDS) + CLIENTS * ROUNDS
     start = shared_start(problem, NETWORK, CLIENTS, ROUNDS)
-    fed_go_ucb(problem, start, SETTINGS)
-    one_go_ucb(problem, start, SETTINGS)
-    fedgo.n_go_ucb(problem, fedgo.private_start(problem, NETWORK, CLIENTS, ROUNDS), SETTINGS)
+    fed_go_ucb(start, SETTINGS)
+    one_go_ucb(start, SETTINGS)
+    fedgo.n_go_ucb(fedgo.private_start(problem, NETWORK, CLIENTS, ROUNDS), SETTINGS)
     for algorithm in (fedgo.dis_lin_ucb, fedgo.fed_glb_ucb, fedgo.approx_dis_kernel_ucb):
         algorithm(problem, CLIENTS, steps, SETTINGS)
 
@@ -67,7 +67,7 @@ def letters() -> None:
 
 def simulated() -> None:
     """Play the same run as `letters` in the simulator, with Phase I."""
-    fed_go_ucb(ONE, shared_start(ONE, NETWORK, CLIENTS, ROUNDS, encoding="counts"), COUNTS)
+    fed_go_ucb(shared_start(ONE, NETWORK, CLIENTS, ROUNDS, encoding="counts"), COUNTS)
 
 
 def imported(module: str) -> None:
@@ -89,16 +89,16 @@ class Case(NamedTuple):
     turns: int = 5
 
 
-of_ten, of_one = partial(fed_go_ucb, TEN, START), partial(fed_go_ucb, ONE, ALONE)
+of_ten, of_one = partial(fed_go_ucb, START), partial(fed_go_ucb, ALONE)
 fed_go = partial(of_ten, SETTINGS)
-guarded = partial(guarded_fed_go_ucb, TEN, START, SETTINGS, SAFE)
+guarded = partial(guarded_fed_go_ucb, START, SETTINGS, SAFE)
 again = partial(surrogate_ucb, ONE, Relinearised(NETWORK), CLIENTS, ROUNDS)
 many, few = partial(six_algorithms, 100), partial(six_algorithms, 10)
 first_order = partial(of_one, LINE_THREE)
 CASES = [
     Case("plain transcription, a run / Fed-GO-UCB, a run of ten", transcription, fed_go, scale=ROUNDS * 10),
     Case("six algorithms: 100 runs / 10 runs", many, few, turns=1),
-    Case("One-GO-UCB / Fed-GO-UCB", partial(one_go_ucb, TEN, START, SETTINGS), fed_go),
+    Case("One-GO-UCB / Fed-GO-UCB", partial(one_go_ucb, START, SETTINGS), fed_go),
     Case("Fed-GO-UCB in parameter space / in arm space", partial(fed_go, space="parameters"), fed_go),
     Case("guard around Fed-GO-UCB / Fed-GO-UCB", guarded, fed_go),
     Case("line 3 as printed / first-order index", partial(first_order, "ascent"), first_order),

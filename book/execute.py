@@ -43,7 +43,7 @@ import nbformat
 import papermill
 import psutil
 
-from fedgo._files import whole
+from fedgo.beyond._files import whole
 from fedgo.experiments import code
 
 TEXTS, EXECUTED, DRAFTS, TRACES = map(Path, ("notebooks", "book/_executed", "_build/draft", "book/_traces"))

@@ -9,13 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fedgo._checks import on_cpu
-
 # torch draws normal numbers in blocks of 16. With whole blocks a short tape is the beginning of a long one.
 _BLOCK = 16
 
 
-@on_cpu
 def generator(seed: int, run: int, purpose: str) -> torch.Generator:
     """Return a new random generator, whose numbers ``seed``, ``run`` and ``purpose`` determine.
 
@@ -33,7 +30,6 @@ def uniform_draws(sources: Iterable[torch.Generator], *size: int) -> Tensor:
     return torch.stack([torch.rand(size, generator=source, dtype=torch.float64) for source in sources])
 
 
-@on_cpu
 def normal_tape(source: torch.Generator, steps: int) -> Tensor:
     """Return the first ``steps`` standard normal numbers of a new generator; fewer are the beginning of more."""
     blocks = -(-steps // _BLOCK)

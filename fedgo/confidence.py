@@ -47,7 +47,7 @@ class Tally(NamedTuple):
 
         Its counts and sums are float64 zeros of the given ``shape``, whose last number is the number K of arms.
         """
-        return cls(*(torch.zeros(shape, dtype=torch.float64) for _ in range(2)))
+        return cls(torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64))
 
     def summed(self) -> "Tally":
         """Return the tally (R, K) of all clients together in each of R runs.
@@ -174,22 +174,18 @@ class Posterior(NamedTuple):
         """
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
-    def absorb(self, arm: Tensor, reward: Tensor, turn: Tensor, in_place: bool = False) -> "Posterior":
-        """Return the posterior after one more pull of each learner whose turn it is.
+    def absorb(self, arm: Tensor, reward: Tensor, turn: Tensor) -> "Posterior":
+        """Return the posterior after one more pull of each learner whose turn it is, in the memory of this one.
 
         The pull of an arm x with the reward y is a rank-one update. The covariance V (..., K, K) of the K arms becomes
-        V − v vᵀ/(1 + V_xx), where v is column x of V, and the mean μ (..., K) becomes μ + v(y − μ_x)/(1 + V_xx).
+        V − v vᵀ/(1 + V_xx), where v is column x of V, and the mean μ (..., K) becomes μ + v(y − μ_x)/(1 + V_xx). This
+        posterior must be contiguous, as that of `of_each` is, and must not be used afterwards.
 
         Args:
             arm: The arm x that each learner pulls, (...) int64.
             reward: The reward y that it observes, or the residual if the mean is one of residuals, (...) float64. It
                 has to be finite where ``turn`` is 0 too.
             turn: 1 for the learners that make this pull, 0 for the others, (...) float64.
-            in_place: Whether to overwrite the memory of this posterior, which must be contiguous, as that of `copy` and
-                `of_each` is. This posterior must not be used afterwards.
-
-        Raises:
-            RuntimeError: An arm is negative, or not below K.
         """
         place = arm.unsqueeze(-1)
         arms = self.mean.shape[-1]
@@ -197,14 +193,9 @@ class Posterior(NamedTuple):
         root = (1 + row.gather(-1, place)).sqrt()
         row = row * (turn.unsqueeze(-1) / root)  # V_x/√(1 + V_xx), so that V − row rowᵀ stays symmetric
         surprise = (reward.unsqueeze(-1) - self.mean.gather(-1, place)) / root
-        covariance, mean = self if in_place else self.copy()
         flat = row.reshape(-1, arms)
-        covariance.view(-1, arms, arms).baddbmm_(flat.unsqueeze(-1), flat.unsqueeze(-2), alpha=-1)
-        return Posterior(covariance, mean.add_(row * surprise))
-
-    def copy(self) -> "Posterior":
-        """Return an equal posterior whose tensors have contiguous memory of their own."""
-        return Posterior(*(tensor.clone(memory_format=torch.contiguous_format) for tensor in self))
+        self.covariance.view(-1, arms, arms).baddbmm_(flat.unsqueeze(-1), flat.unsqueeze(-2), alpha=-1)
+        return Posterior(self.covariance, self.mean.add_(row * surprise))
 
     def of_each(self, learners: int) -> "Posterior":
         """Return a posterior with one entry for each of M = ``learners`` learners, in memory of its own.
@@ -214,7 +205,9 @@ class Posterior(NamedTuple):
         """
         arms = self.mean.shape[-1]
         covariance = self.covariance.expand(-1, learners, arms, arms)
-        return Posterior(covariance, self.mean.expand(-1, learners, arms)).copy()
+        mean = self.mean.expand(-1, learners, arms)
+        own = torch.contiguous_format
+        return Posterior(covariance.clone(memory_format=own), mean.clone(memory_format=own))
 
 
 def require_prior(largest: Tensor | float, lam: float) -> None:

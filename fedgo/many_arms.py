@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fedgo.confidence import Tally, precision_factor
-from fedgo.phase_two import EventState, EventTriggered
+from fedgo.phase_two import EventState, OnEvent
 
 _SOLVED_AT_ONCE = 2**22  # about how many numbers one triangular solve computes, which bounds the memory
 _UPDATES = 8  # after these updates the variances are computed afresh, because each adds rounding errors
@@ -77,13 +77,11 @@ class Columns(NamedTuple):
         copies = {name: values.expand(-1, learners, *values.shape[2:]).clone() for name, values in shared}
         return self._replace(**copies)
 
-    def absorb(
-        self, features: Tensor, arm: Tensor, reward: Tensor, turn: Tensor, in_place: bool = False
-    ) -> "Columns":
-        """Return the columns after one pull of each learner with ``turn`` 1.
+    def absorb(self, features: Tensor, arm: Tensor, reward: Tensor, turn: Tensor) -> "Columns":
+        """Return the columns after one pull of each learner with ``turn`` 1, in the memory of these columns.
 
         The pull changes ``mean``, ``variance``, ``vectors`` and ``taken`` of the learner. These columns must have the
-        learner axis M, as those that `of_each` returns.
+        learner axis M, as those that `of_each` returns, and must not be used afterwards.
 
         Args:
             features: The gradients of K arms in each of S runs, or their r coordinates, (S, 1, K, r).
@@ -91,7 +89,6 @@ class Columns(NamedTuple):
             reward: The reward that it observes, (S, M), finite for the learners with ``turn`` 0 too. This is not a
                 residual, because ``mean`` is that of rewards.
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
-            in_place: Whether to overwrite the memory of these columns, which must not be used afterwards.
         """
         run = torch.arange(len(arm)).unsqueeze(-1)
         g = features[:, 0][run, arm]  # (S, M, r)
@@ -109,12 +106,9 @@ class Columns(NamedTuple):
         full = most == self.vectors.shape[2]
         vectors = torch.nn.functional.pad(self.vectors, (0, 0, 0, most)) if full else self.vectors
         at = self.taken.view(*arm.shape, 1, 1).expand(*arm.shape, 1, v.shape[-1])
-        mean, variance = self.mean, self.variance
-        if not in_place:
-            mean, variance, vectors = mean.clone(), variance.clone(), vectors.clone()
         return self._replace(
-            mean=mean.addcmul_(column, surprise),
-            variance=variance.addcmul_(column, column, value=-1),
+            mean=self.mean.addcmul_(column, surprise),
+            variance=self.variance.addcmul_(column, column, value=-1),
             # a learner with turn 0 has v = 0, which is written to a place that is 0 already
             vectors=vectors.scatter_(2, at, v.unsqueeze(2)),
             taken=self.taken + turn.long(),
@@ -209,71 +203,41 @@ def _updated(features: Tensor, last: Columns, old: Tally, new: Tally) -> Tensor 
 
 
 @dataclass(frozen=True)
-class ParameterSpace(EventTriggered):
-    """Learners with a ridge model each, which synchronise by the event of line 6 of Algorithm 1, for many arms.
+class ParameterSpace(OnEvent[Columns]):
+    """The learners of `fedgo.phase_two.OnEvent` for many arms, with `Columns` in place of K × K matrices.
 
-    They are the learners of `fedgo.phase_two.EventTriggered` with `Columns` in place of K × K matrices. The fields are
-    the same, but all learners must share the gradients ``features`` (S, 1, K, r), in r coordinates, and the values
-    ``offsets`` (S, 1, K) of K arms in S runs. The arms pulled, the messages and the synchronisations are the same, up
-    to rounding.
+    All learners must share the gradients ``features`` (S, 1, K, r), in r coordinates, and the values ``offsets``
+    (S, 1, K) of K arms in S runs. The arms pulled, the messages and the synchronisations are those of
+    `fedgo.phase_two.EventTriggered`, up to rounding.
     """
 
-    def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Columns:
-        """Return the posterior that all learners of a run share after a synchronisation, as `Columns`, for R runs.
+    def prior(self, server: Tally) -> Columns:
+        """Return the posterior given the data ``server`` (S, K) that all learners know, (S, 1, K)."""
+        return columns(self.features, self.offsets, self.settings.lam, server)
 
-        Its means and variances have the shape (R, 1, K) for K arms.
-
-        Args:
-            run: The positions of the runs among all S runs, (R,) int64.
-            tally: The counts and the summed residuals of the data that all learners know, (R, 1, K).
-            before: The state of all S runs before the synchronisation, whose variances may be updated; or None.
-
-        Raises:
-            torch.linalg.LinAlgError: The matrix Σ of the data is not positive definite up to rounding, because the
-                features are large, or the pulls many, for so small a regularisation weight λ.
-        """
+    def renewed(self, state: EventState[Columns], run: Tensor, total: Tally) -> Columns:
+        """Return the posterior of some runs after a synchronisation, updated from that of ``state`` if possible."""
         features, offsets = self.features, self.offsets
         if len(run) < len(features):
             features, offsets = features[run], offsets[run]
-        last = None
-        if before is not None:
-            last = Columns(*(values[run] for values in _columns(before))), before.server.of(run)
-        return columns(features, offsets, self.settings.lam, tally.of((slice(None), 0)), last)
+        last = Columns(*(values[run] for values in state.posterior)), state.server.of(run)
+        return columns(features, offsets, self.settings.lam, total, last)
 
-    def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Columns:
-        """Return the posterior, as `Columns`, after one pull of each learner with ``turn`` 1.
+    def absorb(self, posterior: Columns, arm: Tensor, reward: Tensor, turn: Tensor) -> Columns:
+        """Return the ``posterior`` after one pull of each learner with ``turn`` 1."""
+        return posterior.absorb(self.features, arm, reward, turn)
 
-        If ``in_place`` is set, the memory of the columns in ``state`` is overwritten.
+    def afresh(self, posterior: Columns, known: Tally, due: Tensor) -> Columns:
+        """Return ``posterior`` with the learners that are ``due`` computed from all data, as a copy.
 
-        Args:
-            state: The state before the pull.
-            arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
-            reward: The rewards that they observe, (S, M), finite for the learners with ``turn`` 0 too. These are not
-                residuals.
-            turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
+        Afterwards every learner has a Cholesky factor of its own.
         """
-        return _columns(state).absorb(self.features, arm, reward, turn, self.in_place)
-
-    def _afresh(self, state: EventState, due: Tensor) -> EventState:
-        """Return ``state`` with the columns of the learners for which ``due`` (S, M) bool is True computed from all
-        their data.
-
-        Afterwards every learner has a Cholesky factor of its own. The memory of ``state`` is not overwritten, even if
-        ``in_place`` is set. A matrix of data that is not positive definite raises a ``torch.linalg.LinAlgError``.
-        """
-        shared, known = _columns(state), state.known
-        factor = shared.factor.expand(-1, self.learners, -1, -1)
-        own = Columns(*(values.clone() for values in shared._replace(factor=factor)))
+        factor = posterior.factor.expand(-1, self.learners, -1, -1)
+        own = Columns(*(values.clone() for values in posterior._replace(factor=factor)))
         for run, learner in due.nonzero().tolist():
             alone = slice(run, run + 1)
             data = known.of((alone, learner))
             exact = columns(self.features[alone], self.offsets[alone], self.settings.lam, data)
             for name in ("mean", "variance", "factor", "vectors", "taken"):
                 getattr(own, name)[run, learner] = getattr(exact, name)[0, 0]
-        return state._replace(posterior=own)
-
-
-def _columns(state: EventState) -> Columns:
-    """Return the posterior of ``state``, after an assertion that it is a `Columns`."""
-    assert isinstance(state.posterior, Columns)
-    return state.posterior
+        return own

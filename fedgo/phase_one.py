@@ -155,23 +155,18 @@ class Start:
     loss: Tensor
     encoding: Encoding = "dense"
 
-    def require_for(self, problem: Problem, encoding: Encoding, shared: bool) -> None:
+    def require(self, encoding: Encoding, shared: bool) -> None:
         """Check that Phase II can begin with this start.
 
         Args:
-            problem: The problem of Phase II.
             encoding: The form in which Phase II sends its statistics. It is not checked whether the form exists.
             shared: Whether Phase II needs one fitted parameter ŵ₀ for all clients; if not, it needs one for each
                 client.
 
         Raises:
-            ValueError: The start was made on another problem, where only the name and the ``truth`` may differ; one of
-                the two phases sends counts and sums ("counts" or "cheapest") and the other does not; or the start has
-                another number of parameters ŵ₀ for each run than Phase II needs.
+            ValueError: One of the two phases sends counts and sums ("counts" or "cheapest") and the other does not; or
+                the start has another number of parameters ŵ₀ for each run than Phase II needs.
         """
-        given, begun = ((known.name, known.seed, len(known.runs)) for known in (problem, self.problem))
-        same = self.problem.same(problem)
-        require(same, "the problem", given, f"the start was made on {begun}; make a start on this problem")
         # Phase I is counted in two ways only: the messages of the oracle's rounds, or counts and sums sent once
         same = names_arms(encoding) == names_arms(self.encoding)
         require(same, "encoding", encoding, f"Phase I was counted as {self.encoding!r}; give both the same")

@@ -11,9 +11,10 @@ algorithm leaves this reset out. In this module the statistics are kept in arm s
 of residuals of each arm, and as a posterior of the arms' mean rewards.
 """
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple, TypeVar
+from dataclasses import dataclass
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
@@ -25,12 +26,13 @@ from fedgo.problem import Problem
 from fedgo.star import Message, Star, When
 
 StateT = TypeVar("StateT", bound=Any)
+PosteriorT = TypeVar("PosteriorT", bound=Estimates)
 # A function that returns the index of K arms for each of M learners in each of S runs, (S, M, K), from the learners'
 # posteriors and their data.
 Index = Callable[[Estimates, Tally], Tensor]
 # The number of pulls after which a posterior is computed from its data again, because rank-one updates accumulate
 # rounding errors.
-_AFRESH = 100
+AFRESH = 100
 
 
 @dataclass(frozen=True)
@@ -87,7 +89,7 @@ def require_run(problem: Problem, clients: int, steps: int, settings: Settings =
     require_kind(isinstance(settings, Settings), "settings", settings, "give Settings(lam, beta, gamma)")
 
 
-class EventState(NamedTuple):
+class EventState(NamedTuple, Generic[PosteriorT]):
     """What the M learners of each of S runs and the server know at one moment, about K arms.
 
     Args:
@@ -99,7 +101,7 @@ class EventState(NamedTuple):
         server: The counts and sums of the pulls of all learners up to the last synchronisation, (S, K).
     """
 
-    posterior: Estimates
+    posterior: PosteriorT
     fresh: Tally
     gain: Tensor
     server: Tally
@@ -114,12 +116,13 @@ class EventState(NamedTuple):
 
 
 @dataclass(frozen=True)
-class EventTriggered:
+class OnEvent(ABC, Generic[PosteriorT]):
     """M learners with a ridge model each, which synchronise when the event of Algorithm 1, line 6, occurs.
 
     The event occurs when the number of a learner's pulls since the last synchronisation, times its log-ratio
     ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ. Σ is the matrix of the data that the learner knows, and ΔΣ the part
-    of Σ from these pulls. `fedgo.simulation.simulate` plays the learners; there are S runs and K arms.
+    of Σ from these pulls. `fedgo.simulation.simulate` plays the learners; there are S runs and K arms. A subclass says
+    how a posterior is computed: `EventTriggered` in arm space, `fedgo.many_arms.ParameterSpace` for many arms.
 
     Args:
         learners: The number M of learners in each run.
@@ -134,8 +137,6 @@ class EventTriggered:
         optimism: A function that returns the index of each arm, (S, M, K), from the posterior and the data of each
             learner. If it is None, the first-order index is used: the posterior mean plus √β posterior standard
             deviations.
-        in_place: Whether `learn` and `synchronise` overwrite the memory of the state that they are given. This suits a
-            caller that keeps the last state only, as `fedgo.simulation.simulate` does.
     """
 
     learners: int
@@ -144,7 +145,28 @@ class EventTriggered:
     dimension: int
     settings: Settings
     optimism: Index | None = None
-    in_place: bool = field(default=False, kw_only=True)
+
+    @abstractmethod
+    def prior(self, server: Tally) -> PosteriorT:
+        """Return the posterior given the data ``server`` (S, K) that all learners know, (S, 1 or M, K)."""
+
+    @abstractmethod
+    def renewed(self, state: EventState[PosteriorT], run: Tensor, total: Tally) -> PosteriorT:
+        """Return the posterior of R runs after a synchronisation, (R, 1 or M, K).
+
+        Args:
+            state: The state of all runs before the synchronisation.
+            run: The positions of the R runs among all S runs, (R,) int64.
+            total: The data that all learners of a run know now, (R, K).
+        """
+
+    @abstractmethod
+    def absorb(self, posterior: PosteriorT, arm: Tensor, reward: Tensor, turn: Tensor) -> PosteriorT:
+        """Return the ``posterior`` after one pull of each learner with ``turn`` 1, in the memory of the old one."""
+
+    @abstractmethod
+    def afresh(self, posterior: PosteriorT, known: Tally, due: Tensor) -> PosteriorT:
+        """Return ``posterior`` with the entries where ``due`` (S, M) is True computed from all data ``known``."""
 
     def statistics(self, tally: Tally) -> Message[Tally]:
         """Return the message that sends the matrix and the vector of the pulls in ``tally``, with its cost in scalars.
@@ -160,7 +182,7 @@ class EventTriggered:
         pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
 
-    def begin(self) -> EventState:
+    def begin(self) -> EventState[PosteriorT]:
         """Return the state before Phase II, in which no learner has data.
 
         For each learner the matrix Σ of its data is then λI, with the regularisation weight λ, and the mean of each arm
@@ -173,7 +195,7 @@ class EventTriggered:
         runs, _, arms, _ = self.features.shape
         return self.resume(Tally.blank(runs, arms))
 
-    def resume(self, server: Tally) -> EventState:
+    def resume(self, server: Tally) -> EventState[PosteriorT]:
         """Return the state right after a synchronisation, when all learners know the server's data and no others.
 
         ``server`` (S, K) has the counts and sums of these data for S runs and K arms.
@@ -187,46 +209,11 @@ class EventTriggered:
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
         every, fresh = torch.arange(runs), Tally.blank(runs, self.learners, arms)
-        posterior = self.posterior(every, server.for_all()).of_each(self.learners)
+        posterior = self.prior(server).of_each(self.learners)
         # the server's tally is a copy, because it may be updated in place
         return EventState(posterior, fresh, gain=fresh.sums[..., 0].clone(), server=server.of(every))
 
-    def posterior(self, run: Tensor, tally: Tally, before: EventState | None = None) -> Estimates:
-        """Return the posterior of the learners of some runs, given the data that they know.
-
-        Args:
-            run: The positions of R runs among all S runs, (R,) int64.
-            tally: The counts of K arms and the sums of their residuals, the rewards minus the offset of the arm, (R, 1,
-                K) each if all learners of a run know the same, else (R, M, K).
-            before: The state of all runs before a synchronisation, or None. This class does not use the state;
-                `fedgo.many_arms.ParameterSpace` updates the variances in it.
-
-        Returns:
-            The posterior with a mean and a variance of each arm, (R, 1 or M, K) each; 1 if the learners of a run share
-            their features, their offsets and the ``tally``.
-
-        Raises:
-            torch.linalg.LinAlgError: A count is NaN, or the matrix Σ of a learner's data is not positive definite in
-                float64, because the regularisation weight λ is too small for such large features or so many pulls.
-        """
-        return condition(self.features[run], self.offsets[run], self.settings.lam, tally)
-
-    def absorb(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> Estimates:
-        """Return the posteriors after one pull of each learner with ``turn`` 1.
-
-        If the field ``in_place`` is True, they overwrite the memory of the posteriors in ``state``.
-
-        Args:
-            state: The state before the pull.
-            arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
-            reward: The rewards y that they observe, (S, M). These are not residuals, because the posterior's mean
-                contains the offsets f_x(ŵ₀) at the parameter ŵ₀ of Phase I.
-            turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
-        """
-        assert isinstance(state.posterior, Posterior)
-        return state.posterior.absorb(arm, reward, turn, self.in_place)
-
-    def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
+    def gain(self, state: EventState[PosteriorT], arm: Tensor, turn: Tensor) -> Tensor:
         """Return the log-ratio ln(det Σ/det(Σ − ΔΣ)) of each of M learners in each of S runs after its pull, (S, M).
 
         Σ is the matrix of the data that a learner knows, and ΔΣ the part of Σ from its own pulls since the last
@@ -240,7 +227,7 @@ class EventTriggered:
         """
         return state.gain + turn * state.posterior.gain(arm)
 
-    def index(self, state: EventState) -> Tensor:
+    def index(self, state: EventState[PosteriorT]) -> Tensor:
         """Return the optimistic value of each of K arms for each of M learners in each of S runs, (S, M, K).
 
         Each learner pulls the arm with the largest value, as in line 3 of Algorithm 1.
@@ -256,7 +243,7 @@ class EventTriggered:
             return first_order(state.posterior, self.settings.beta)
         return self.optimism(state.posterior, state.known)
 
-    def fires(self, state: EventState, arm: Tensor) -> Tensor:
+    def fires(self, state: EventState[PosteriorT], arm: Tensor) -> Tensor:
         """Return whether each learner would trigger a synchronisation by pulling its ``arm`` (S, M) int64, (S, M) bool.
 
         A learner does so if the number of its pulls since the last synchronisation, times their log-ratio
@@ -267,15 +254,16 @@ class EventTriggered:
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
 
-    def learn(self, state: EventState, arm: Tensor, reward: Tensor, turn: Tensor) -> EventState:
+    def learn(
+        self, state: EventState[PosteriorT], arm: Tensor, reward: Tensor, turn: Tensor
+    ) -> EventState[PosteriorT]:
         """Return the state after one pull of each learner with ``turn`` 1 (lines 4 and 5 of Algorithm 1).
 
         After every hundredth pull of a learner since the last synchronisation its posterior is computed from all its
         data again, because rank-one updates accumulate rounding errors.
 
         Args:
-            state: The state before the pull. If the field ``in_place`` is True, the memory of its posterior is
-                overwritten.
+            state: The state before the pull, which must not be used afterwards.
             arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
             reward: The rewards that they observe, (S, M), finite for the learners with ``turn`` 0 too.
             turn: 1 for the learners that make this pull and 0 for the others, which do not change, (S, M) float64.
@@ -287,30 +275,13 @@ class EventTriggered:
         """
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         gain = self.gain(state, arm, turn)  # this comes first, because `absorb` may overwrite the posterior
-        posterior = self.absorb(state, arm, reward, turn)
+        posterior = self.absorb(state.posterior, arm, reward, turn)
         after = EventState(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
         pulls = after.fresh.counts.sum(-1)
-        due = (turn == 1) & (pulls % _AFRESH == 0)
-        return self._afresh(after, due) if due.any() else after
+        due = (turn == 1) & (pulls % AFRESH == 0)
+        return after._replace(posterior=self.afresh(posterior, after.known, due)) if due.any() else after
 
-    def _afresh(self, state: EventState, due: Tensor) -> EventState:
-        """Return ``state`` with the posteriors of the learners for which ``due`` (S, M) bool is True computed from all
-        their data.
-
-        There are M learners in each of S runs. If the field ``in_place`` is True, this overwrites the memory of the
-        posteriors in ``state``.
-        """
-        assert isinstance(state.posterior, Posterior)
-        learners = due.nonzero(as_tuple=True)
-        features = self.features.expand(*due.shape, *self.features.shape[2:])[learners]
-        offsets = self.offsets.expand_as(state.fresh.sums)[learners]
-        exact = condition(features, offsets, self.settings.lam, state.known.of(learners))
-        posterior = state.posterior if self.in_place else state.posterior.copy()
-        posterior.covariance[learners] = exact.covariance
-        posterior.mean[learners] = exact.mean
-        return state._replace(posterior=posterior)
-
-    def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
+    def synchronise(self, state: EventState[PosteriorT], star: Star, when: When) -> EventState[PosteriorT]:
         """Return the state after the runs ``when.run`` have synchronised over ``star`` (Algorithm 1).
 
         Every learner of these runs sends its statistics since the last synchronisation, and the server sends the sums
@@ -319,8 +290,7 @@ class EventTriggered:
         own pulls since the last synchronisation, are 0. These are lines 7 to 10 of Algorithm 1.
 
         Args:
-            state: The state of all S runs before the synchronisation. If the field ``in_place`` is True, its memory is
-                overwritten.
+            state: The state of all S runs before the synchronisation, which must not be used afterwards.
             star: The network by which the messages travel, which adds their scalars to its ledger.
             when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted,
                 (R,) int64 each.
@@ -336,30 +306,75 @@ class EventTriggered:
         # The server sends the sums over the pulls since the last synchronisation. As a matrix and a vector they cost as
         # much as the totals that line 9 of Algorithm 1 sends.
         total = state.server.of(run) + star.broadcast(self.statistics(sent.summed()), when)
-        posterior, blank = self.posterior(run, total.for_all(), state), Tally.blank(*fresh.counts.shape)
-        synchronised = EventState(posterior, blank, gain=torch.zeros_like(state.gain[run]), server=total)
-        return place(state, run, synchronised, self.in_place)
+        posterior, blank = self.renewed(state, run, total), Tally.blank(*fresh.counts.shape)
+        overwrite(state, run, EventState(posterior, blank, torch.zeros_like(state.gain[run]), total))
+        return state
 
 
-def place(state: StateT, run: Tensor, new: StateT, in_place: bool = False) -> StateT:
-    """Return the ``state`` of a learner in which the entries of some runs are replaced by those of ``new``.
+@dataclass(frozen=True)
+class EventTriggered(OnEvent[Posterior]):
+    """The learners of `OnEvent` in arm space, with a K × K matrix each; the fields are the same."""
+
+    def prior(self, server: Tally) -> Posterior:
+        """Return the posterior given the data ``server`` (S, K) that all learners know, (S, 1 or M, K)."""
+        return condition(self.features, self.offsets, self.settings.lam, server.for_all())
+
+    def renewed(self, state: EventState[Posterior], run: Tensor, total: Tally) -> Posterior:
+        """Return the posterior of some runs given their data ``total``; ``state`` is not needed in arm space."""
+        return condition(self.features[run], self.offsets[run], self.settings.lam, total.for_all())
+
+    def absorb(self, posterior: Posterior, arm: Tensor, reward: Tensor, turn: Tensor) -> Posterior:
+        """Return the ``posterior`` after one pull of each learner with ``turn`` 1, a rank-one update."""
+        return posterior.absorb(arm, reward, turn)
+
+    def afresh(self, posterior: Posterior, known: Tally, due: Tensor) -> Posterior:
+        """Return ``posterior`` with the entries where ``due`` is True computed from all data (`recomputed`)."""
+        return recomputed(posterior, self.features, self.offsets, self.settings.lam, known, due)
+
+
+def recomputed(
+    posterior: Posterior, features: Tensor, offsets: Tensor, lam: float, known: Tally, due: Tensor
+) -> Posterior:
+    """Return ``posterior`` with the entries where ``due`` (S, M) is True computed from the data ``known`` (S, M, K).
+
+    Args:
+        posterior: The posteriors of M learners in each of S runs, which are overwritten.
+        features: The features of K arms, (S, 1 or M, K, r).
+        offsets: The prior means, (S, 1 or M, K).
+        lam: The regularisation weight λ.
+        known: The data of each learner.
+        due: Which learners' posteriors are computed again.
+    """
+    learners = due.nonzero(as_tuple=True)
+    own = features.expand(*due.shape, *features.shape[2:])[learners]
+    exact = condition(own, offsets.expand_as(known.sums)[learners], lam, known.of(learners))
+    posterior.covariance[learners] = exact.covariance
+    posterior.mean[learners] = exact.mean
+    return posterior
+
+
+def overwrite(state: Any, run: Tensor, new: Any) -> None:
+    """Write the entries of some runs into the memory of ``state``; the arguments are those of `place`."""
+    if isinstance(state, tuple):
+        for values, rows in zip(state, new, strict=True):
+            overwrite(values, run, rows)
+    else:
+        state.index_copy_(0, run, new.expand(-1, *state.shape[1:]))
+
+
+def place(state: StateT, run: Tensor, new: StateT) -> StateT:
+    """Return a copy of the ``state`` of a learner in which the entries of some runs are those of ``new``.
 
     Args:
         state: A tensor with the runs as its first axis, or a named tuple of such tensors, which may be nested.
         run: The positions of the R runs that are replaced on the first axis of ``state``, (R,) int64.
         new: A state of the same kind whose tensors have R as first axis; they are expanded to the other axes of
             ``state``.
-        in_place: Whether to write into the memory of ``state``, which must not be used afterwards.
-
-    Raises:
-        IndexError: A position is negative or not below the number of runs.
     """
     old: Any = state
     placed: StateT
     if isinstance(old, tuple):
-        pairs = zip(old, new, strict=True)
-        placed = type(state)(*(place(values, run, rows, in_place) for values, rows in pairs))
+        placed = type(state)(*(place(values, run, rows) for values, rows in zip(old, new, strict=True)))
     else:
-        copy = old.index_copy_ if in_place else old.index_copy
-        placed = copy(0, run, new.expand(-1, *old.shape[1:]))
+        placed = old.index_copy(0, run, new.expand(-1, *old.shape[1:]))
     return placed

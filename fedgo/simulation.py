@@ -8,7 +8,6 @@ the other.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -180,9 +179,11 @@ def simulate(
     require(given == runs, "the number of runs", given, f"Phase I had {runs}; give the same")
     total = first + steps
     noise, order = problem.tape(total), order_of_ties(problem, learner.learners)
-    trace = _with_room(name, problem, clients, exploration, steps)  # the loop writes into its arrays
+    arms, rewards = _with_room(exploration.arm, steps), _with_room(exploration.reward, steps)
+    up, down = _with_room(exploration.ledger.up, steps), _with_room(exploration.ledger.down, steps)
+    sync = torch.zeros_like(arms, dtype=torch.bool)
     notes: dict[str, Tensor] = {}
-    star = Star(clients, Ledger(trace.up, trace.down))
+    star = Star(clients, Ledger(up, down))
     position = torch.full((runs,), first)
     # a run plays the steps before its end; the end is 0 while the run waits for the others
     end = torch.full((runs, 1), total)
@@ -197,7 +198,7 @@ def simulate(
             notes = notes or {key: values.new_zeros(runs, total) for key, values in said.items()}
             _record(chosen, [(notes[key], values) for key, values in said.items()])
         state = learner.learn(state, chosen.arm, reward, chosen.turn.to(reward.dtype))
-        _record(chosen, [(trace.arm, chosen.arm), (trace.reward, reward)])
+        _record(chosen, [(arms, chosen.arm), (rewards, reward)])
         position = position + chosen.turn.sum(1)
         if bool(chosen.fires.any()):
             run, learner_number = chosen.fires.nonzero(as_tuple=True)
@@ -206,11 +207,12 @@ def simulate(
                 end[run] = 0
         if waiting and not (together and bool((position.unsqueeze(1) < end).any())):
             when = When(*(torch.cat(parts) for parts in zip(*waiting, strict=True)))
-            trace.sync[when.run, when.step] = True
+            sync[when.run, when.step] = True
             state = learner.synchronise(state, star, when)
             waiting.clear()
             end.fill_(total)
-    return replace(trace, regret=problem.regret(trace.arm), notes=notes)
+    regret = problem.regret(arms)
+    return Trace(name, problem.name, clients, first, arms, rewards, regret, up, down, sync, notes)
 
 
 class Choice(NamedTuple):
@@ -273,18 +275,9 @@ def _choose(
     return Choice(step, indices, arm, turn, fires)
 
 
-def _with_room(name: str, problem: Problem, clients: int, exploration: Exploration, steps: int) -> Trace:
-    """Return a trace that begins with the T₀ steps of ``exploration`` and has zeros for ``steps`` steps of Phase II.
-
-    Its regrets are 0 at the steps of Phase I too, because `simulate` computes all regrets at the end. No step is marked
-    as a synchronisation. ``name`` is the name of the algorithm.
-    """
-    phase_one = (exploration.arm, exploration.reward, *exploration.ledger)
-    arm, reward, up, down = (
-        torch.cat([values, values.new_zeros(len(values), steps)], 1) for values in phase_one
-    )
-    regret, sync = torch.zeros_like(reward), torch.zeros_like(arm, dtype=torch.bool)
-    return Trace(name, problem.name, clients, exploration.arm.shape[1], arm, reward, regret, up, down, sync)
+def _with_room(values: Tensor, steps: int) -> Tensor:
+    """Return a copy of ``values`` (S, T₀) of Phase I with zeros for ``steps`` steps of Phase II."""
+    return torch.cat([values, values.new_zeros(len(values), steps)], 1)
 
 
 def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:

@@ -4,16 +4,17 @@ The regret R_t and the communication C_t of the paper (Section 3) are sums over 
 (S, steps) for S runs, with the T₀ steps of Phase I before those of Phase II.
 """
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from fedgo import _files
 from fedgo._checks import count, require, require_each, require_kind
 
 
@@ -170,15 +171,14 @@ class Trace:
         return pandas.DataFrame(about | {name: values.numpy() for name, values in columns.items()})
 
     def save(self, path: str | Path) -> None:
-        """Write the trace to the ``.npz`` file ``path``; an older file stays whole until the new one is complete.
-
-        Raises:
-            ValueError: ``path`` is a folder or something else that is no file.
-            OSError: The file cannot be written.
-        """
+        """Write the trace to the ``.npz`` file ``path``; an older file stays whole until the new one is complete."""
         entries = self._entries()
-        arrays = {name: entries.pop(name) for name in list(entries) if isinstance(entries[name], Tensor)}
-        _files.write_arrays(path, "the trace", entries, arrays)
+        arrays = {name: entries.pop(name).numpy() for name in [*entries] if isinstance(entries[name], Tensor)}
+        target = Path(path).resolve()
+        partial = target.with_name(f".{target.name}")
+        with open(partial, "wb") as file:
+            np.savez_compressed(file, about=np.array(json.dumps(entries)), **arrays)
+        partial.replace(target)
 
     @classmethod
     def load(cls, path: str | Path) -> "Trace":
@@ -189,8 +189,12 @@ class Trace:
                 file.
             OSError: There is no such file, or it cannot be read.
         """
-        with _files.refused_by_name(path, "the trace", "a saved Trace"):
-            about, arrays = _files.read_arrays(path, "the trace", _ARRAYS)
+        try:
+            with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
+                missing = {"about", *_ARRAYS} - {*file.files}
+                require(not missing, "what the file has", file.files, f"{sorted(missing)} are missing")
+                about = json.loads(str(file["about"]))
+                arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "about"}
             notes = {
                 name.removeprefix(_NOTE): values for name, values in arrays.items() if name.startswith(_NOTE)
             }
@@ -199,6 +203,12 @@ class Trace:
                 values = arrays[name]
                 require_each(values.isfinite() & (values >= least), name, values, "the file is damaged")
             return trace
+        except OSError:
+            raise
+        except Exception as error:  # zipfile, zlib, pickle, NumPy and json have errors of their own
+            # for a file that it cannot read, NumPy advises to allow pickles, which would run the code in the file
+            reason = "it is a file of another kind" if "pickle" in str(error) else str(error)
+            raise ValueError(f"the trace file is {str(path)!r}: {reason}; give a saved Trace") from error
 
 
 _NOTE = "note: "  # what stands before the name of a note in a file

@@ -27,7 +27,7 @@ from fedgo import (
 
 def alone(problem: Problem, clients: int, rounds: int) -> Trace:
     network = Network(problem.arms.shape[-1], 4)
-    return n_go_ucb(problem, private_start(problem, network, clients, rounds, FEW), SETTINGS)
+    return n_go_ucb(private_start(problem, network, clients, rounds, FEW), SETTINGS)
 
 
 LEARNERS = {

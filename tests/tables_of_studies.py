@@ -7,7 +7,7 @@ from fedgo.experiments import runner
 
 def assert_shipped(study: runner.Sweep) -> None:
     """The table of ``study`` lacks no run, and each row has an origin; without the column all have one."""
-    name, known = study.name, runner.known(study)
+    name, known = study.name, runner.shipped(study)
     missing = [player for player in study.players if any(study.jobs(known, player))]
     assert not missing, f"rows of {missing} are missing in {name}.csv: run `make study NAME={name}`"
     table = pd.read_csv(study.folder / f"{name}.csv")

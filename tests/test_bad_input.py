@@ -103,12 +103,12 @@ A_TENSOR = bad(
 )
 MADE = {"name": "p", "arms": ARMS, "means": MEANS, "runs": (0, 1)}
 PLAYED = {"problem": ANOTHER, "clients": WHOLE, "steps": WHOLE}
-STARTED = {"problem": ANOTHER, "start": ANOTHER, "settings": ANOTHER}
+STARTED = {"start": ANOTHER, "settings": ANOTHER}
 SIZES = {"problem": PROBLEM, "clients": 2, "steps": 20}
 CHOSEN = SIZES | {"settings": PLAIN}
 BEGUN = {"problem": PROBLEM, "network": NETWORK, "clients": 2, "rounds": 2, "langevin": QUICK}
 BEGINS = {"problem": ANOTHER, "clients": WHOLE, "rounds": WHOLE, "langevin": ANOTHER}
-GIVEN = {"problem": PROBLEM, "start": SHARED, "settings": PLAIN}
+GIVEN = {"start": SHARED, "settings": PLAIN}
 RECORD = {"algorithm": "a", "problem": "p", "clients": 2, "phase_one": 1, "arm": BLANK, "up": BLANK}
 RECORD |= {"reward": BLANK.double(), "regret": BLANK.double(), "down": BLANK, "sync": BLANK.bool()}
 NUMBERS = {"clients": 1, "lam": 1.0, "sigma": 1.0, "distance": 1.0, "curvature": 1.0, "delta": 0.1}
@@ -221,16 +221,14 @@ TOGETHER = [
     (lambda: start(Langevin(step=1e6)), "τ₁"),
     (lambda: start(means=1e6 * MEANS), "mean and standard"),
     # a start elsewhere
-    (lambda: fed_go_ucb(problem(seed=1), SHARED, PLAIN), "problem"),
-    (lambda: n_go_ucb(problem(runs=(1, 0)), PRIVATE, PLAIN), "problem"),
-    (lambda: fed_go_ucb(PROBLEM, PRIVATE, PLAIN), "w0"),
-    (lambda: n_go_ucb(PROBLEM, SHARED, PLAIN), "w0"),
-    (lambda: fed_go_ucb(PROBLEM, PACKED, PLAIN), "encoding"),
-    (lambda: fed_go_ucb(PROBLEM, SHARED, COUNTS), "encoding"),
-    (lambda: fed_go_ucb(PROBLEM, ONE_UNIT, PLAIN, "ascent"), "argmax"),
+    (lambda: fed_go_ucb(PRIVATE, PLAIN), "w0"),
+    (lambda: n_go_ucb(SHARED, PLAIN), "w0"),
+    (lambda: fed_go_ucb(PACKED, PLAIN), "encoding"),
+    (lambda: fed_go_ucb(SHARED, COUNTS), "encoding"),
+    (lambda: fed_go_ucb(ONE_UNIT, PLAIN, "ascent"), "argmax"),
     (lambda: simulate("s", PROBLEM, None, Exploration.nothing(3), 1, 1), "runs"),
     # numbers stay numbers
-    (lambda: fed_go_ucb(PROBLEM, SHARED, TINY), "‖g‖²/λ"),
+    (lambda: fed_go_ucb(SHARED, TINY), "‖g‖²/λ"),
     (lambda: dis_lin_ucb(HUGE, 2, 4, PLAIN), "‖g‖²/λ"),
     (lambda: fed_glb_ucb(HUGE, 2, 4, PLAIN), "‖g‖²/λ"),
     (lambda: approx_dis_kernel_ucb(PROBLEM, 2, 4, TINY), "‖g‖²/λ"),
@@ -243,10 +241,9 @@ TOGETHER = [
     (lambda: bound(setting=TheoremSetting(10, 9.0, 0.0)), "gamma"),
     (lambda: theory.oracle.iota(replace(CALM, curvature=0.5), 4, 0.1), "T₀C_h²"),
     (lambda: theory.oracle.squared_distance(GROWN, theory.oracle.growth_limit(GROWN)), "risk"),
-    (lambda: replay(SHARED, ARMS, Trace(**RECORD), 0.0), "lam"),
-    (lambda: replay(PRIVATE, ARMS, Trace(**RECORD), 1.0), "w0"),
-    (lambda: replay(SHARED, ARMS + 0.1, Trace(**RECORD), 1.0), "arms"),
-    (lambda: fed_go_ucb(PROBLEM, SHARED, TINY, space="parameters"), "‖g‖²/λ"),
+    (lambda: replay(SHARED, Trace(**RECORD), 0.0), "lam"),
+    (lambda: replay(PRIVATE, Trace(**RECORD), 1.0), "w0"),
+    (lambda: fed_go_ucb(SHARED, TINY, space="parameters"), "‖g‖²/λ"),
     (lambda: box(NETWORK, SHARED.w0[0, 0] + 1, SHARED.w0[0, 0], ARMS[0]), "low[0]"),
     # tables of a chapter
     (lambda: table("xy", [("a",)]), "a row"),
@@ -297,7 +294,7 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_trace_is_refused_by_its_name(damage, tmp_path):
     path = tmp_path / "mine.npz"
-    fed_go_ucb(PROBLEM, SHARED, PLAIN).save(path)
+    fed_go_ucb(SHARED, PLAIN).save(path)
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with pytest.raises(ValueError, match=r"mine\.npz") as caught:
         Trace.load(path)

@@ -7,7 +7,7 @@ import torch
 from instances import gaussian_process, random_problem
 
 from fedgo import (
-    EventTriggered,
+    Immediate,
     Problem,
     Settings,
     exact_kernel_ucb,
@@ -20,7 +20,7 @@ from fedgo import (
 
 def test_ucb1_shares_noisy_means_of_all_clients_with_the_given_width(watch):
     problem = hartmann6(1, arms=4)
-    calls = watch(EventTriggered, "index")
+    calls = watch(Immediate, "index")
     trace = shared_ucb1(problem, 3, 40, Settings(beta=0.3))
     assert sorted(trace.arm[0, :4].tolist()) == [0, 1, 2, 3]
     for t in range(4, 40):
@@ -33,7 +33,7 @@ def test_ucb1_shares_noisy_means_of_all_clients_with_the_given_width(watch):
 
 def test_exact_kernel_ucb_is_scikit_learns_gaussian_process(watch):
     problem, _ = random_problem(203, runs=1, sizes=(11, 12), least=2)
-    calls = watch(EventTriggered, "index")
+    calls = watch(Immediate, "index")
     trace = exact_kernel_ucb(problem, 3, 30, Settings(0.1, 0.5), 0.7)
     for t, call in enumerate(calls):
         mean, variance = gaussian_process(problem, 0.7, 0.1, trace.arm[0, :t], trace.reward[0, :t])

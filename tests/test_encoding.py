@@ -87,7 +87,7 @@ def played(name, encoding, d_x=2):
     if name in BASELINES:
         return BASELINES[name](problem, 3, 29, settings)
     begin = private_start if name == "N-GO-UCB" else partial(shared_start, encoding=encoding)
-    return STARTED[name](problem, begin(problem, network, 3, 8, BRIEF), settings)
+    return STARTED[name](begin(problem, network, 3, 8, BRIEF), settings)
 
 
 @pytest.mark.slow
@@ -123,7 +123,7 @@ def model(kind):
 def test_the_bill_of_fed_go_ucb_counted_again(kind, encoding, gamma):
     (network, problem), clients, rounds = model(kind), 4, 12
     start = shared_start(problem, network, clients, rounds, BRIEF, encoding=encoding)
-    trace = fed_go_ucb(problem, start, Settings(0.3, 0.5, gamma, encoding))
+    trace = fed_go_ucb(start, Settings(0.3, 0.5, gamma, encoding))
     first = trace.phase_one
     assert trace.sync.any() and first == 7
 
@@ -160,7 +160,7 @@ def test_the_bill_of_phase_one_counted_again(encoding, clients, length):
 def test_one_go_ucb_sends_every_pull_alone(kind, encoding):
     (network, problem), clients = model(kind), 4
     start = shared_start(problem, network, clients, 3, BRIEF, encoding=encoding)
-    trace = one_go_ucb(problem, start, Settings(0.3, 0.5, encoding=encoding))
+    trace = one_go_ucb(start, Settings(0.3, 0.5, encoding=encoding))
     each = scalars(encoding, network.size, 1, 4)
     assert (trace.up[:, trace.phase_one :] == each).all()
     assert (trace.down[:, trace.phase_one :] == clients * each).all()

@@ -21,7 +21,7 @@ def played():
     """Fed-GO-UCB on a small problem: its start, its trace and its settings."""
     problem, network, _, _, _ = instance(SEED)
     start, settings = shared_start(problem, network, 4, 12, langevin=BRIEF), Settings(0.1, 0.1, 2.0)
-    return start, fed_go_ucb(problem, start, settings), settings
+    return start, fed_go_ucb(start, settings), settings
 
 
 def embedded(html):
@@ -49,7 +49,7 @@ def test_a_sweep_has_the_means_of_the_traces():
     found = explorer.sweep(within, "DisLinUCB", {"lam": 0.1, "beta": 0.1}, gammas)
     assert found["steps"][0] == 1 and found["steps"][-1] == within.steps
     for gamma, row in zip(gammas, found["sweep"], strict=True):
-        trace = ALGORITHMS["DisLinUCB"].run(within, {"lam": 0.1, "beta": 0.1, "gamma": gamma})
+        trace = ALGORITHMS["DisLinUCB"].play(within, {"lam": 0.1, "beta": 0.1, "gamma": gamma})
         regret = trace.cumulative_regret.mean(0)[[step - 1 for step in found["steps"]]]
         assert row["regret"] == pytest.approx(regret.tolist(), rel=1e-3)
         assert row["sent"] == (trace.up + trace.down).sum().item() / len(trace.arm)

@@ -26,7 +26,7 @@ def played(name: str) -> dict[str, str]:
     world = replace(experiment, rounds=ROUNDS).world(range(RUNS))
     found = {}
     for algorithm in FROZEN[name]:
-        trace, digest = ALGORITHMS[algorithm].run(world, tuned(name, algorithm)), hashlib.sha256()
+        trace, digest = ALGORITHMS[algorithm].play(world, tuned(name, algorithm)), hashlib.sha256()
         for part in (trace.arm, trace.up, trace.down, trace.sync):
             digest.update(part.contiguous().numpy().tobytes())
         found[algorithm] = digest.hexdigest()[:16]

@@ -8,8 +8,8 @@ import torch
 
 from fedgo import Langevin, Settings, SingleUnit, shared_start
 from fedgo.theory.executed.inequalities import one_step, violations
-from fedgo.theory.executed.plays import blind, play_phase_two, random_play
 from fedgo.theory.executed.printed_event import bookkeeping
+from fedgo.theory.executed.runs import blind, play_phase_two, random_play
 from fedgo.theory.regret import excess_first_order, excess_in_ball, excess_printed
 from fedgo.theory.replay import Replay
 from fedgo.theory.worlds import single_unit
@@ -99,7 +99,7 @@ def test_every_inequality_is_that_of_a_loop_and_red_where_a_quantity_is_spoilt()
 def unit_play():
     problem = single_unit(2, 2, 6, seed=3)
     start = shared_start(problem, SingleUnit(2), 3, 7, Langevin(rounds=60, step=0.3))
-    return play_phase_two(problem, start, Settings(0.3, 0.02, 0.4))
+    return play_phase_two(start, Settings(0.3, 0.02, 0.4))
 
 
 @pytest.mark.parametrize("line_three", [False, True])

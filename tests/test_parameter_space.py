@@ -34,8 +34,8 @@ def instance(seed):
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_both_spaces_pull_the_same_arms_and_send_as_much(seed):
-    problem, start, settings = instance(seed)
-    arms, parameters = (fed_go_ucb(problem, start, settings, space=s) for s in ("arms", "parameters"))
+    _, start, settings = instance(seed)
+    arms, parameters = (fed_go_ucb(start, settings, space=s) for s in ("arms", "parameters"))
     for part in PARTS:
         assert torch.equal(getattr(arms, part), getattr(parameters, part)), part
 
@@ -98,5 +98,5 @@ def test_many_arms_need_no_matrix_of_arms_by_arms():
     network = Network(2, 2)
     problem = realizable(network, 1, arms=100_000, scale=2.0)
     start = shared_start(problem, network, 2, 4, BRIEF)
-    trace = fed_go_ucb(problem, start, Settings(0.1, 0.1, 0.5), space="parameters")
+    trace = fed_go_ucb(start, Settings(0.1, 0.1, 0.5), space="parameters")
     assert trace.regret[:, trace.phase_one :].mean() < trace.regret[:, : trace.phase_one].mean()

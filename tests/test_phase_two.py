@@ -13,14 +13,11 @@ from fedgo import (
     Settings,
     fed_go_ucb,
     hartmann6,
-    phase_two,
     shared_start,
     simulate,
 )
-from fedgo.confidence import compress, statistics
-from fedgo.many_arms import ParameterSpace
-from fedgo.phase_two import EventState
-from fedgo.star import Ledger, Star, When
+from fedgo.confidence import Tally, compress, statistics
+from fedgo.star import Ledger
 
 BRIEF = Langevin(rounds=40, step=0.1)
 CLIENTS, ROUNDS = 5, 12
@@ -42,13 +39,13 @@ def linearised(world):
 
 @dataclass(frozen=True)
 class Watched(EventTriggered):
-    """Keeps the state after every synchronisation."""
+    """Keeps the server's data after every synchronisation."""
 
-    seen: list[tuple[torch.Tensor, torch.Tensor, EventState]] = field(default_factory=list)
+    seen: list[tuple[torch.Tensor, torch.Tensor, Tally]] = field(default_factory=list)
 
     def synchronise(self, state, star, when):
         after = super().synchronise(state, star, when)
-        self.seen.append((*when, after))
+        self.seen.append((*when, Tally(*(part.clone() for part in after.server))))
         return after
 
 
@@ -66,7 +63,7 @@ def test_at_every_sync_the_server_holds_the_definitions_on_all_clients_data(worl
     learner, trace = watched
     gradients = network.gradients(start.w0[:, 0], problem.arms)
     offsets = network.values(start.w0[:, 0], problem.arms)
-    for runs, steps, state in learner.seen:
+    for runs, steps, data in learner.seen:
         for run, step in zip(runs.tolist(), steps.tolist(), strict=True):
             arm = trace.arm[run, trace.phase_one : step + 1]
             reward = trace.reward[run, trace.phase_one : step + 1]
@@ -74,15 +71,14 @@ def test_at_every_sync_the_server_holds_the_definitions_on_all_clients_data(worl
             residual = reward - offsets[run, arm]
             sigma = 0.5 * torch.eye(network.size).double() + g.T @ g
             b = g.T @ (g @ start.w0[run, 0] + residual)
-            server = type(state.server)(*(part[run] for part in state.server))
-            found = statistics(gradients[run], start.w0[run, 0], 0.5, server)
+            found = statistics(gradients[run], start.w0[run, 0], 0.5, data.of(run))
             torch.testing.assert_close(found[0], sigma, rtol=0, atol=1e-11)
             torch.testing.assert_close(found[1], b, rtol=0, atol=1e-11)
 
 
 def test_threshold_zero_syncs_at_every_step_and_infinity_never(world):
-    problem, _, start = world
-    always, never = (fed_go_ucb(problem, start, Settings(0.5, 0.3, gamma)) for gamma in (0.0, float("inf")))
+    _, _, start = world
+    always, never = (fed_go_ucb(start, Settings(0.5, 0.3, gamma)) for gamma in (0.0, float("inf")))
     assert always.sync[:, always.phase_one :].all() and not always.sync[:, : always.phase_one].any()
     assert not never.sync.any()
 
@@ -121,29 +117,6 @@ def test_an_index_that_is_drawn_is_drawn_once_a_step(world):
     for t in range(first.phase_one, first.phase_one + CLIENTS):  # nobody has data yet
         prior = offsets[0, 0] + (0.3 * features[0, 0].square().sum(-1) / 0.5).sqrt() * normals[0, t]
         assert first.arm[0, t] == prior.argmax()
-
-
-@pytest.mark.parametrize("engine", [EventTriggered, ParameterSpace])
-def test_in_place_is_the_same_and_otherwise_a_state_stays_what_it_was(world, monkeypatch, engine):
-    problem, _, start = world
-    monkeypatch.setattr(phase_two, "_AFRESH", 3)
-    learner = engine(CLIENTS, *linearised(world), Settings(0.5, 0.3, 1.5))
-    size = (start.exploration, CLIENTS, CLIENTS * ROUNDS)
-    one, other = (
-        simulate("both", problem, replace(learner, in_place=in_place), *size) for in_place in (False, True)
-    )
-    assert one == other and one.sync.any()
-
-    state, star = learner.begin(), Star(CLIENTS, Ledger.blank(4, 9))
-    for k in range(7):
-        arm = learner.index(state).argmax(-1)
-        parts = (*state.posterior, *state.fresh, state.gain, *state.server)
-        before = [part.clone() for part in parts]
-        after = learner.learn(state, arm, torch.full_like(state.gain, 0.1 * k), torch.ones_like(state.gain))
-        if k == 5:
-            after = learner.synchronise(after, star, When(torch.arange(0, 4, 2), torch.tensor([5, 5])))
-        assert all(torch.equal(part, kept) for part, kept in zip(parts, before, strict=True))
-        state = after
 
 
 def test_runs_that_wait_for_each_other_to_synchronise_do_the_same(world, watched):

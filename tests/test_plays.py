@@ -9,7 +9,7 @@ import torch
 from fedgo import Langevin, Network, Settings, SingleUnit, fed_go_ucb, realizable, shared_start
 from fedgo.confidence import Tally, ball, condition
 from fedgo.theory.ball import information_bound
-from fedgo.theory.executed.plays import Hindsight, play_phase_two, single_unit_line_three
+from fedgo.theory.executed.runs import Hindsight, play_phase_two, single_unit_line_three
 from fedgo.theory.worlds import single_unit
 
 BRIEF = Langevin(rounds=12, step=0.05)
@@ -22,7 +22,7 @@ def network_play():
     network = Network(2, 3)
     problem = realizable(network, 3, arms=9, seed=4, scale=2.0)
     start = shared_start(problem, network, 4, 12, BRIEF)
-    return play_phase_two(problem, start, Settings(0.5, 0.2, 0.1))
+    return play_phase_two(start, Settings(0.5, 0.2, 0.1))
 
 
 @pytest.fixture(scope="module")
@@ -32,7 +32,7 @@ def unit():
 
 
 def test_a_play_is_fed_go_ucbs(network_play):
-    given = network_play.problem, network_play.start, network_play.settings
+    given = network_play.start, network_play.settings
     expected = fed_go_ucb(*given)
     for name in SAME:
         assert torch.equal(getattr(network_play.trace, name), getattr(expected, name))
@@ -50,7 +50,7 @@ def test_line_three_of_the_unit_is_the_maximum_over_the_ball(unit):
         f(start.w0, problem.arms.unsqueeze(1)) for f in (start.network.gradients, start.network.values)
     )
     posterior = condition(gradients, offsets, 0.4, known)
-    found = single_unit_line_three(start, problem.arms, 0.09)(posterior, known)
+    found = single_unit_line_three(start, 0.09)(posterior, known)
     around = ball(gradients, start.w0, 0.4, 0.09, known)
     x = problem.arms.unsqueeze(1)
     widths = (x @ torch.cholesky_inverse(torch.linalg.cholesky(around.sigma)) * x).sum(-1).sqrt()
@@ -66,9 +66,9 @@ def case():
     problem = single_unit(4, 2, 5, seed=9, scale=3.0)
     start = shared_start(problem, SingleUnit(2), CLIENTS, ROUNDS, Langevin(rounds=30))
     settings = Settings(LAM, 0.2, GAMMA)
-    trace = fed_go_ucb(problem, start, settings)
+    trace = fed_go_ucb(start, settings)
     bend = 4 / (3 * math.sqrt(3)) * problem.arms.square().sum(-1).amax(-1)
-    return Hindsight(problem, start, settings, trace, problem.truth, bend)
+    return Hindsight(start, settings, trace, problem.truth, bend)
 
 
 def data(case, run, step):

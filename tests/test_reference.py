@@ -50,7 +50,7 @@ def reference_trace(start, settings, row, index=reference.first_order):
 def test_fed_go_ucb_is_algorithm_1(seed):
     *world, settings = instance(seed)
     start = shared_start(*world, LANGEVIN)
-    trace = fed_go_ucb(start.problem, start, settings)
+    trace = fed_go_ucb(start, settings)
     for row in range(3):
         assert_same(trace, row, reference_trace(start, settings, row))
 
@@ -63,7 +63,7 @@ def test_line_three_as_printed_is_the_plain_ascent_of_every_client(seed, ratio):
     *world, settings = instance(seed)
     settings, row = replace(settings, beta=ratio * settings.lam), seed % 3
     start = shared_start(*world, LANGEVIN)
-    trace = fed_go_ucb(start.problem, start, settings, "ascent")
+    trace = fed_go_ucb(start, settings, "ascent")
     assert_same(trace, row, reference_trace(start, settings, row, reference.LineThree()))
 
 
@@ -71,7 +71,7 @@ def test_line_three_as_printed_is_the_plain_ascent_of_every_client(seed, ratio):
 def test_n_go_ucb_is_algorithm_1_that_never_fires_on_private_oracles(seed):
     *world, settings = instance(seed)
     start = private_start(*world, LANGEVIN)
-    trace = n_go_ucb(start.problem, start, settings)
+    trace = n_go_ucb(start, settings)
     assert_same(trace, 1, reference_trace(start, replace(settings, gamma=INF), 1))
     assert trace.communication.max() == 0
 
@@ -80,7 +80,7 @@ def test_n_go_ucb_is_algorithm_1_that_never_fires_on_private_oracles(seed):
 def test_one_go_ucb_pulls_the_arms_of_algorithm_1_with_threshold_zero(seed):
     *world, settings = instance(seed)
     start = shared_start(*world, LANGEVIN)
-    trace = one_go_ucb(start.problem, start, settings)
+    trace = one_go_ucb(start, settings)
     expected = reference_trace(start, replace(settings, gamma=0.0), 2)
     first = trace.phase_one
     assert trace.arm[2, first:].tolist() == expected.arm

@@ -23,7 +23,7 @@ def recorded(seed):
     """Fed-GO-UCB on a random realizable problem of random sizes."""
     problem, network, clients, rounds, settings = instance(seed)
     start = shared_start(problem, network, clients, rounds, BRIEF)
-    return problem, start, fed_go_ucb(problem, start, settings), settings.lam
+    return problem, start, fed_go_ucb(start, settings), settings.lam
 
 
 def plain_replay(problem, start, trace, lam, row):
@@ -64,7 +64,7 @@ def plain_replay(problem, start, trace, lam, row):
 @pytest.mark.parametrize("seed", range(36))
 def test_the_replay_is_the_dense_one(seed):
     problem, start, trace, lam = recorded(seed)
-    found = replay(start, problem.arms, trace, lam)
+    found = replay(start, trace, lam)
     assert found.epoch.dtype == torch.int64
     for row in range(3):
         expected = plain_replay(problem, start, trace, lam, row)

@@ -1,4 +1,4 @@
-"""Stored traces equal computed ones, are extended by the runs that are lacking, and go with the code that made them."""
+"""Stored traces equal computed ones; another problem, setting, library or code is played anew."""
 
 from dataclasses import replace
 
@@ -6,13 +6,14 @@ import pytest
 
 from fedgo.experiments import traces
 from fedgo.experiments.code import hashes
-from fedgo.experiments.players import Play, Player
+from fedgo.experiments.players import Player
 from fedgo.experiments.results import evaluate, tuned
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.world import World
 from fedgo.problems import clustered, hartmann6
 
 FEW = ["Uniform", "DisLinUCB"]
+SETTINGS = {"Uniform": {}, "DisLinUCB": {"lam": 0.1, "beta": 0.1}}
 
 
 @pytest.fixture
@@ -28,12 +29,12 @@ def computed(monkeypatch):
     calls = []
     for name in FEW:
 
-        def play(world, setting, name=name, original=ALGORITHMS[name].play.call):
+        def play(world, setting, name=name, original=ALGORITHMS[name].call):
             calls.append((name, world.problem.runs))
             return original(world, setting)
 
-        known = replace(ALGORITHMS[name].play, call=play)
-        monkeypatch.setitem(ALGORITHMS, name, replace(ALGORITHMS[name], play=known))
+        play.__module__, play.key = ALGORITHMS[name].call.__module__, ALGORITHMS[name].call.key
+        monkeypatch.setitem(ALGORITHMS, name, replace(ALGORITHMS[name], call=play))
     return calls
 
 
@@ -51,24 +52,19 @@ def test_without_a_folder_nothing_is_stored(computed, tmp_path, monkeypatch):
     assert len(computed) == 4 and [*tmp_path.iterdir()] == []
 
 
+def test_what_is_stored_is_not_played_again(folder, computed):
+    first, again = (evaluate("hartmann6", 2, algorithms=FEW) for _ in range(2))
+    assert first == again and computed == [(name, (0, 1)) for name in FEW]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_stored_and_computed_traces_are_the_same(name, tmp_path, monkeypatch):
-    """At once, and in the pieces that the store makes of it."""
     setting = tuned("hartmann6", name)
     monkeypatch.delenv(traces.VARIABLE, raising=False)
-    whole = ALGORITHMS[name].run(small(3), setting)
+    whole = ALGORITHMS[name].play(small(3), setting)
     monkeypatch.setenv(traces.VARIABLE, str(tmp_path))
-    for runs in (2, 3, 1):
-        assert ALGORITHMS[name].run(small(runs), setting) == whole.first(runs)
-
-
-def test_only_what_is_lacking_is_computed(folder, computed):
-    for runs in (2, 2, 1):
-        evaluate("hartmann6", runs, algorithms=FEW)
-    assert computed == [(name, (0, 1)) for name in FEW]
-    evaluate("hartmann6", 4, algorithms=FEW)
-    assert computed[2:] == [(name, (2, 3)) for name in FEW]
+    assert all(ALGORITHMS[name].play(small(3), setting) == whole for _ in range(2))
 
 
 def other_arms(one):
@@ -77,7 +73,6 @@ def other_arms(one):
     return replace(one, problem=replace(one.problem, arms=arms))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     "other",
     [
@@ -94,22 +89,22 @@ def other_arms(one):
     ],
 )
 def test_another_problem_is_not_taken_for_this(folder, other, monkeypatch):
-    setting = {"lam": 0.1, "beta": 0.1}
-    ALGORITHMS["DisLinUCB"].run(World(clustered("magic", 3, sigma=0.2), 3, 6), setting)
-    ALGORITHMS["DisLinUCB"].run(small(), setting)
-    found = ALGORITHMS["DisLinUCB"].run(other(), setting)
+    ALGORITHMS["DisLinUCB"].play(small(), SETTINGS["DisLinUCB"])
+    found = ALGORITHMS["DisLinUCB"].play(other(), SETTINGS["DisLinUCB"])
     monkeypatch.delenv(traces.VARIABLE)
-    assert found == ALGORITHMS["DisLinUCB"].run(other(), setting)
+    assert found == ALGORITHMS["DisLinUCB"].play(other(), SETTINGS["DisLinUCB"])
 
 
-def test_other_code_or_libraries_compute_again_and_remove_what_older_code_made(folder, computed, monkeypatch):
-    for name in FEW:
-        ALGORITHMS[name].run(small(), {"lam": 0.1, "beta": 0.1} if name == "DisLinUCB" else {})
+def test_another_setting_other_code_or_libraries_compute_again(folder, computed, monkeypatch):
+    setting = SETTINGS["DisLinUCB"]
+    ALGORITHMS["DisLinUCB"].play(small(), setting)
+    ALGORITHMS["DisLinUCB"].play(small(), setting | {"gamma": 1.0})  # the default
+    assert len(computed) == 1
+    ALGORITHMS["DisLinUCB"].play(small(), setting | {"beta": 0.2})
     monkeypatch.setattr(traces, "code", lambda modules, files: "0" * 16)
-    ALGORITHMS["Uniform"].run(small(), {})
-    assert len(computed) == 3 and len([*folder.glob("*-*")]) == 2
+    ALGORITHMS["DisLinUCB"].play(small(), setting)
     monkeypatch.setattr(traces, "version", lambda name: "99")
-    ALGORITHMS["Uniform"].run(small(), {})
+    ALGORITHMS["DisLinUCB"].play(small(), setting)
     assert len(computed) == 4
 
 
@@ -117,22 +112,11 @@ def test_other_code_or_libraries_compute_again_and_remove_what_older_code_made(f
 def test_a_stored_trace_goes_with_the_module_of_its_own_algorithm(folder, monkeypatch, name):
     roots = []
     monkeypatch.setattr(traces, "code", lambda modules, files: roots.extend(modules) or "0" * 16)
-    key = ALGORITHMS[name].play.key
-    traces.stored(ALGORITHMS["Uniform"].play.call, key, small(), {})
+    key = ALGORITHMS[name].call.key
+    traces.stored(ALGORITHMS["Uniform"].call, key, small(), {})
     assert key.split(", ")[0].rpartition(".")[0] in hashes(roots)
 
 
 def test_what_nobody_knows_the_code_of_is_not_kept(folder):
-    mine = Player(Play(lambda world, setting: ALGORITHMS["Uniform"].play(world, setting)))
-    mine.run(small(), {})
-    ALGORITHMS["UCB1, shared"].run(small(), {"beta": 1.0})
-    assert len([*folder.glob("*-*")]) == 1  # the second
-
-
-@pytest.mark.parametrize("damage", [lambda p: p.write_bytes(p.read_bytes()[:500]), lambda p: p.unlink()])
-def test_a_damaged_file_is_computed_again(folder, computed, damage):
-    ALGORITHMS["Uniform"].run(small(), {})
-    damage(sorted(folder.glob("*/*.npz"))[0])
-    for _ in range(2):
-        ALGORITHMS["Uniform"].run(small(), {})
-    assert [len(runs) for _, runs in computed] == [3, 1]
+    Player(lambda world, setting: ALGORITHMS["Uniform"].call(world, setting)).play(small(), {})
+    assert [*folder.iterdir()] == []

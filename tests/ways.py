@@ -13,7 +13,7 @@ def from_start(play: Callable[..., Trace], **options: object) -> Callable[[Probl
 
     def played(problem: Problem, clients: int, rounds: int) -> Trace:
         start = shared_start(problem, Network(problem.arms.shape[-1], 4), clients, rounds, FEW)
-        return play(problem, start, SETTINGS, **options)
+        return play(start, SETTINGS, **options)
 
     return played
 

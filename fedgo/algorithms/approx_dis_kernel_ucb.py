@@ -137,7 +137,7 @@ class NystroemKernel:
         runs, arms, _ = self.kernel.shape
         own = Tally.blank(runs, self.learners, arms)
         prior = torch.full_like(own.sums, 1 / self.settings.lam)
-        posterior = Posterior(own.sums.new_zeros(*own.sums.shape, arms), own.sums)
+        posterior = Posterior(own.sums.new_zeros(*own.sums.shape, arms), own.sums.clone())
         return KernelState(posterior, prior, prior, own, spent=own.sums[..., 0], fresh=own.sums[..., 0])
 
     def index(self, state: KernelState) -> Tensor:

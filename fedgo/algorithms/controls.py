@@ -87,7 +87,7 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
         index = data.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()
         return torch.where(data.counts > 0, index, torch.inf)
 
-    learner = Immediate(1, apart, offsets, arms, settings, ucb1, datum=2, in_place=True)
+    learner = Immediate(apart, offsets, arms, settings, ucb1, datum=2)
     return simulate("UCB1, shared", problem, learner, Exploration.nothing(runs), clients, steps)
 
 
@@ -126,5 +126,5 @@ def exact_kernel_ucb(
     features = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)).unsqueeze(1)
     runs, d_x = len(problem.runs), problem.arms.shape[-1]
     offsets = torch.zeros(features.shape[:-1], dtype=torch.float64)
-    learner = Immediate(1, features, offsets, features.shape[-1], settings, datum=d_x + 1, in_place=True)
+    learner = Immediate(features, offsets, features.shape[-1], settings, datum=d_x + 1)
     return simulate("Kernel UCB, at once", problem, learner, Exploration.nothing(runs), clients, steps)

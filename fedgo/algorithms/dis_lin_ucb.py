@@ -48,5 +48,5 @@ def dis_lin_ucb(problem: Problem, clients: int, steps: int, settings: Settings) 
     arms = problem.arms.unsqueeze(1)
     d_x = arms.shape[-1]
     offsets = torch.zeros(arms.shape[:-1], dtype=torch.float64)
-    learner = EventTriggered(clients, arms, offsets, d_x, settings, in_place=True)
+    learner = EventTriggered(clients, arms, offsets, d_x, settings)
     return simulate("DisLinUCB", problem, learner, Exploration.nothing(len(problem.runs)), clients, steps)

@@ -13,15 +13,15 @@ of Phase I. The learners are those of `fedgo.phase_two`. Their index is the firs
 √β‖g‖_{Σ⁻¹}, or the index of line 3 as printed, which `fedgo.line_three` computes.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedgo._checks import on_cpu, require, require_kind
-from fedgo.confidence import compress
+from fedgo.confidence import Posterior, Tally, compress, condition, first_order, require_prior
 from fedgo.langevin import Langevin, Shards, langevin_rounds, last
 from fedgo.line_three.ascent import LineThree
 from fedgo.line_three.images import view
@@ -29,9 +29,9 @@ from fedgo.many_arms import ParameterSpace
 from fedgo.messages import scalars
 from fedgo.network import Network, Parametric
 from fedgo.phase_one import Start, explore_and_deal, require_fitted
-from fedgo.phase_two import EventState, EventTriggered, Index, Settings
+from fedgo.phase_two import AFRESH, EventTriggered, Index, OnEvent, Settings, recomputed
 from fedgo.problem import Problem
-from fedgo.simulation import simulate
+from fedgo.simulation import Learner, simulate
 from fedgo.star import Message, Star, When, answer
 from fedgo.trace import Trace
 
@@ -44,7 +44,7 @@ _FITTED_AT_ONCE = 400
 
 @on_cpu
 def fed_go_ucb(
-    problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
+    start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
 ) -> Trace:
     """Play Phase II of Fed-GO-UCB: N clients with a ridge model each, which synchronise by the event of Algorithm 1.
 
@@ -54,8 +54,7 @@ def fed_go_ucb(
     from these pulls.
 
     Args:
-        problem: S runs of a bandit problem with K arms.
-        start: Phase I on the same problem with N clients, a `shared_start`.
+        start: Phase I with N clients, a `shared_start`.
         settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
             the messages.
         argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
@@ -67,26 +66,25 @@ def fed_go_ucb(
         The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings; ``argmax`` or ``space`` is unknown; ``argmax``
+        ValueError: The start does not fit the settings; ``argmax`` or ``space`` is unknown; ``argmax``
             is "ascent" and the parametric class is not a `fedgo.network.Network`; the gradients are so large, or λ so
             small, that rounding would decide which arm is pulled; rewards are so large that an index is NaN; or a
             message is sent and the network has more than 10⁶ parameters.
         TypeError: An argument is of another kind.
     """
-    return _run("Fed-GO-UCB", problem, fed_go_learner(problem, start, settings, argmax, space), start)
+    return _run("Fed-GO-UCB", fed_go_learner(start, settings, argmax, space), start)
 
 
 def fed_go_learner(
-    problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
-) -> EventTriggered:
+    start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
+) -> OnEvent[Any]:
     """Return the N clients of Fed-GO-UCB with a ridge model each, as a learner for `fedgo.simulation.simulate`.
 
     The models are linear in the gradients of the network at the parameter that Phase I has fitted. The clients
     synchronise by the event of line 6 of Algorithm 1.
 
     Args:
-        problem: S runs of a bandit problem with K arms.
-        start: Phase I on the same problem with N clients, a `shared_start`.
+        start: Phase I with N clients, a `shared_start`.
         settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
             the messages.
         argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
@@ -95,26 +93,26 @@ def fed_go_learner(
             without K × K matrices.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings, ``argmax`` or ``space`` is unknown, or
+        ValueError: The start does not fit the settings, ``argmax`` or ``space`` is unknown, or
             ``argmax`` is "ascent" and the parametric class is not a `fedgo.network.Network`.
         TypeError: An argument is of another kind.
     """
-    _check(problem, start, settings)
-    engines = {"arms": EventTriggered, "parameters": ParameterSpace}
+    _check(start, settings)
+    engines: dict[Space, type[OnEvent[Any]]] = {"arms": EventTriggered, "parameters": ParameterSpace}
     require(space in engines, "space", space, f"choose one of {tuple(engines)}")
-    return _linearised(engines[space], start.clients, problem, start, settings, argmax)
+    features, offsets, optimism = _linearised(start, settings, argmax)
+    return engines[space](start.clients, features, offsets, start.network.size, settings, optimism)
 
 
 @on_cpu
-def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
+def one_go_ucb(start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
     """Play Phase II of One-GO-UCB: one ridge model that all N clients share and that every pull updates at once.
 
     The model is linear in the gradients of the network at the parameter that Phase I has fitted. In the dense form of
     the messages each step of Phase II costs (N + 1)(d_w² + d_w) scalars, for a network with d_w parameters.
 
     Args:
-        problem: S runs of a bandit problem.
-        start: Phase I on the same problem with N clients, a `shared_start`.
+        start: Phase I with N clients, a `shared_start`.
         settings: The regularisation λ, the squared radius β of the confidence ball, and the form of the messages; the
             threshold γ is not used.
         argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
@@ -124,27 +122,27 @@ def one_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argma
         The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings; ``argmax`` is unknown; ``argmax`` is "ascent"
+        ValueError: The start does not fit the settings; ``argmax`` is unknown; ``argmax`` is "ascent"
             and the parametric class is not a `fedgo.network.Network`; the gradients are so large, or λ so small, that
             rounding would decide which arm is pulled; rewards are so large that an index is NaN; or the network has
             more than 10⁶ parameters.
         TypeError: An argument is of another kind.
     """
-    _check(problem, start, settings)
-    learner = _linearised(Immediate, 1, problem, start, settings, argmax)
-    return _run("One-GO-UCB", problem, learner, start)
+    _check(start, settings)
+    features, offsets, optimism = _linearised(start, settings, argmax)
+    learner = Immediate(features, offsets, start.network.size, settings, optimism)
+    return _run("One-GO-UCB", learner, start)
 
 
 @on_cpu
-def n_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
+def n_go_ucb(start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
     """Play Phase II of N-GO-UCB: N clients with a ridge model each, which never communicate.
 
     The model of a client is linear in the gradients of the network at ŵ₀, the parameter that this client alone has
     fitted in Phase I.
 
     Args:
-        problem: S runs of a bandit problem.
-        start: Phase I on the same problem with N clients, a `private_start`.
+        start: Phase I with N clients, a `private_start`.
         settings: The regularisation λ and the squared radius β of the confidence ball; the threshold γ and the form of
             the messages are not used.
         argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
@@ -154,15 +152,16 @@ def n_go_ucb(problem: Problem, start: Start, settings: Settings, argmax: Argmax 
         The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
 
     Raises:
-        ValueError: The start does not fit the problem; ``argmax`` is unknown; ``argmax`` is "ascent" and the parametric
+        ValueError: The start has another number of ŵ₀; ``argmax`` is unknown; ``argmax`` is "ascent" and the parametric
             class is not a `fedgo.network.Network`; the gradients are so large, or λ so small, that rounding would
             decide which arm is pulled; or rewards are so large that an index is NaN.
         TypeError: An argument is of another kind.
     """
-    _check(problem, start, settings, shared=False)
+    _check(start, settings, shared=False)
     alone = Settings(settings.lam, settings.beta, float("inf"))
-    learner = _linearised(EventTriggered, start.clients, problem, start, alone, argmax)
-    return _run("N-GO-UCB", problem, learner, start)
+    features, offsets, optimism = _linearised(start, alone, argmax)
+    learner = EventTriggered(start.clients, features, offsets, start.network.size, alone, optimism)
+    return _run("N-GO-UCB", learner, start)
 
 
 @on_cpu
@@ -210,30 +209,53 @@ def private_start(
     return Start(problem, network, clients, rounds, exploration, w0, loss)
 
 
+class SharedState(NamedTuple):
+    """The one posterior that all clients of each of S runs share, and the data on which it rests.
+
+    Args:
+        posterior: The mean and the covariance of the K arms, with an axis of length 1 for the learner.
+        known: The counts and sums of all pulls of Phase II, (S, 1, K).
+    """
+
+    posterior: Posterior
+    known: Tally
+
+
 @dataclass(frozen=True)
-class Immediate(EventTriggered):
+class Immediate:
     """A learner of one ridge model, which all N clients share and which every pull updates at once.
 
     The client that pulled sends the changes ΔΣ and Δb of the model's matrix Σ and vector b, d_w² + d_w scalars in the
     dense form for d_w parameters, and all N clients receive Σ and b. This makes (N + 1)(d_w² + d_w) scalars for each
     step. Algorithm 1 with the threshold γ = 0 makes the same choices, if no gradient is 0, and sends 2N(d_w² + d_w)
-    scalars, because there all N clients send. All pulls stay in the ``fresh`` of the state, as pulls since the last
-    synchronisation, and ``server`` stays empty.
+    scalars, because there all N clients send.
 
-    The fields are those of `fedgo.phase_two.EventTriggered`, with M = 1 learner, and ``datum``. If ``datum`` is given,
-    the pull itself may be sent instead of its statistics, at a cost of ``datum`` scalars: always in the dense form, and
-    in another form if the pull costs less than the statistics in that form.
+    Args:
+        features: The gradients of the K arms in each of S runs, or their r coordinates, (S, 1, K, r).
+        offsets: The mean of each arm before Phase II, (S, 1, K).
+        dimension: The number d_w of parameters, which decides the cost of a message.
+        settings: The regularisation λ, the squared radius β and the form of the messages; γ is not used.
+        optimism: A function that returns the index of each arm, (S, 1, K), from the posterior and the data, or None for
+            the first-order index.
+        datum: The cost in scalars of sending the pull itself, or None. If it is given, the pull is sent instead of its
+            statistics: always in the dense form, and in another form if it costs less.
     """
 
+    features: Tensor
+    offsets: Tensor
+    dimension: int
+    settings: Settings
+    optimism: Index | None = None
     datum: int | None = None
+
+    @property
+    def learners(self) -> int:
+        """One learner, which all clients share."""
+        return 1
 
     @cached_property
     def cost(self) -> Tensor:
-        """The number of scalars of a message after a pull, () int64.
-
-        The client that pulled sends one such message, and the server one to each client. If ``datum`` is None, the
-        number is the cost of the statistics of one pull in the form of the settings. If ``datum`` is given, the number
-        is ``datum`` in the dense form, and the smaller of this cost and ``datum`` in another form.
+        """The number of scalars of a message after a pull, () int64; one goes up, and one to each client.
 
         Raises:
             ValueError: ``dimension`` is above 10⁶.
@@ -243,101 +265,67 @@ class Immediate(EventTriggered):
             return cost
         return torch.tensor(self.datum) if self.settings.encoding == "dense" else cost.clamp(max=self.datum)
 
-    def fires(self, state: EventState, arm: Tensor) -> Tensor:
-        """Return True for the learner of each of S runs, (S, 1) bool, because every pull triggers a synchronisation.
-
-        ``arm`` (S, 1) int64 has the arms that the learners would pull; neither it nor ``state`` changes the result.
-        """
-        return torch.ones_like(arm, dtype=torch.bool)
-
-    def gain(self, state: EventState, arm: Tensor, turn: Tensor) -> Tensor:
-        """Return the ``gain`` of ``state`` unchanged, (S, 1) for S runs; it is 0 in every state of a play.
-
-        In the other learners ``gain`` is a log-ratio that decides when to synchronise. This learner synchronises after
-        every pull and does not need it. ``arm`` (S, 1) int64 and ``turn`` (S, 1) do not change the result.
-        """
-        return state.gain
-
-    def synchronise(self, state: EventState, star: Star, when: When) -> EventState:
-        """Count the scalars of a synchronisation, and return ``state`` unchanged.
-
-        The state is up to date already, because `learn` has updated the model that all clients share. For each run in
-        ``when`` one client sends a message of ``cost`` scalars to the server, and the server sends one to each of the N
-        clients. ``star`` counts the scalars of these messages at the steps in ``when``.
+    def begin(self) -> SharedState:
+        """Return the state without data.
 
         Raises:
-            ValueError: ``dimension`` is above 10⁶.
+            ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
         """
+        require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
+        known = Tally.blank(*self.features.shape[:-1])
+        return SharedState(condition(self.features, self.offsets, self.settings.lam, known).of_each(1), known)
+
+    def index(self, state: SharedState) -> Tensor:
+        """Return the optimistic value of each of K arms, (S, 1, K)."""
+        if self.optimism is None:
+            return first_order(state.posterior, self.settings.beta)
+        return self.optimism(state.posterior, state.known)
+
+    def fires(self, state: SharedState, arm: Tensor) -> Tensor:
+        """Return True for every run, (S, 1), because every pull triggers a synchronisation."""
+        return torch.ones_like(arm, dtype=torch.bool)
+
+    def learn(self, state: SharedState, arm: Tensor, reward: Tensor, turn: Tensor) -> SharedState:
+        """Return the state after one pull of the runs with ``turn`` 1; every hundredth time it is computed afresh."""
+        residual = reward - self.offsets.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        known = state.known.record(arm, residual, turn)
+        posterior = state.posterior.absorb(arm, reward, turn)
+        due = (turn == 1) & (known.counts.sum(-1) % AFRESH == 0)
+        if due.any():
+            posterior = recomputed(posterior, self.features, self.offsets, self.settings.lam, known, due)
+        return SharedState(posterior, known)
+
+    def synchronise(self, state: SharedState, star: Star, when: When) -> SharedState:
+        """Count the scalars of a synchronisation: the model that all clients share is up to date already."""
         message = Message(None, self.cost)
         star.collect(message, when, senders=1)
         star.broadcast(message, when)
         return state
 
 
-def _check(problem: Problem, start: Start, settings: Settings, shared: bool = True) -> None:
-    """Check that Phase II on ``problem`` can begin with this start and these settings.
-
-    Args:
-        problem: The problem of Phase II.
-        start: The result of Phase I.
-        settings: The parameters of Phase II. If ``shared`` is False, the form of the messages need not fit Phase I.
-        shared: Whether Phase II needs one fitted parameter ŵ₀ for all clients; if not, it needs one for each.
-
-    Raises:
-        TypeError: An argument is of another kind.
-        ValueError: The start was made on another problem or has another number of ŵ₀, or one of the two phases sends
-            counts and sums and the other does not.
-    """
+def _check(start: Start, settings: Settings, shared: bool = True) -> None:
+    """Check that Phase II can begin with this start, with one ŵ₀ for all clients if it is ``shared``."""
     require_kind(isinstance(start, Start), "start", start, "give the Start that Phase I leaves")
     require_kind(isinstance(settings, Settings), "settings", settings, "give Settings(lam, beta, gamma)")
-    require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     # N-GO-UCB, which has a private start, sends nothing in either phase; the form of the messages does not matter
-    start.require_for(problem, settings.encoding if shared else start.encoding, shared)
+    start.require(settings.encoding if shared else start.encoding, shared)
 
 
-def _linearised(
-    kind: type[EventTriggered],
-    learners: int,
-    problem: Problem,
-    start: Start,
-    settings: Settings,
-    argmax: Argmax,
-) -> EventTriggered:
-    """Return learners for Phase II with ridge models that are linear in the network's gradients at the parameter ŵ₀.
-
-    The learners' features are coordinates of the gradients in an orthonormal basis, and their offsets are the values
-    f_x(ŵ₀) of the network at the arms x.
-
-    Args:
-        kind: The class of the learners.
-        learners: The number M of learners in each of the S runs.
-        problem: The problem, with K arms x.
-        start: Phase I, with the network and the parameter ŵ₀ that Phase I has fitted.
-        settings: The parameters of Phase II.
-        argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
-            the largest value of the network itself over the confidence ball, found by ascent.
-
-    Raises:
-        ValueError: ``argmax`` is unknown, or it is "ascent" and the parametric class is not a `fedgo.network.Network`.
-    """
+def _linearised(start: Start, settings: Settings, argmax: Argmax) -> tuple[Tensor, Tensor, Index | None]:
+    """Return the coordinates of the network's gradients at ŵ₀, its values there, and the index or None."""
     kinds = ("first-order", "ascent")
     require(argmax in kinds, "argmax", argmax, f"choose one of {kinds}")
-    arms = problem.arms.unsqueeze(1)
+    arms = start.problem.arms.unsqueeze(1)
     features = compress(start.network.gradients(start.w0, arms)).features
     offsets = start.network.values(start.w0, arms)
-    optimism: Index | None = None
-    if argmax == "ascent":
-        if not isinstance(start.network, Network):
-            raise ValueError(f"argmax is {argmax!r}: the ascent of line 3 needs a Network; use 'first-order'")
-        optimism = LineThree(view(start.network, start.w0, arms), settings.lam, settings.beta)
-    return kind(learners, features, offsets, start.network.size, settings, optimism)
+    if argmax == "first-order":
+        return features, offsets, None
+    if not isinstance(start.network, Network):
+        raise ValueError(f"argmax is {argmax!r}: the ascent of line 3 needs a Network; use 'first-order'")
+    return features, offsets, LineThree(view(start.network, start.w0, arms), settings.lam, settings.beta)
 
 
-def _run(name: str, problem: Problem, learner: EventTriggered, start: Start) -> Trace:
-    """Play NT steps of ``learner`` after the Phase I of ``start``, and return the trace of both phases.
-
-    N is the number of clients in ``start`` and T its number of rounds. ``name`` is the name of the algorithm in the
-    trace. The learner may overwrite its states, because only the last one is kept.
-    """
-    learner = replace(learner, in_place=True)
-    return simulate(name, problem, learner, start.exploration, start.clients, start.clients * start.rounds)
+def _run(name: str, learner: Learner[Any], start: Start) -> Trace:
+    """Play NT steps of ``learner`` after the Phase I of ``start``, and return the trace of both phases."""
+    steps = start.clients * start.rounds
+    return simulate(name, start.problem, learner, start.exploration, start.clients, steps)

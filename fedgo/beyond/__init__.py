@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fedgo.beyond.guarantees.guarantee import Guarantee, guarded, guarded_fed_go_ucb
     from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
     from fedgo.beyond.method.advised import ADVISED, METHODS, SEARCH, UCB1, Advised
-    from fedgo.beyond.method.epochs import Beginning, Event, Growing, Optimism, each_arm, surrogate_ucb
+    from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
     from fedgo.beyond.method.gaussian_process import GaussianProcess
     from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
     from fedgo.beyond.method.surrogates import IndependentArms, Surrogate
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "method.advised": ("ADVISED", "METHODS", "SEARCH", "UCB1", "Advised",),
-    "method.epochs": ("Beginning", "Event", "Growing", "Optimism", "each_arm", "surrogate_ucb",),
+    "method.epochs": ("Beginning", "Growing", "Optimism", "each_arm", "surrogate_ucb",),
     "federation.client": ("Client",),
     "federation.local": ("at_random", "converse", "play",),
     "federation.plan": ("Fitting", "Plan",),
@@ -50,7 +50,6 @@ __all__ = [
     "Advised",
     "Beginning",
     "Client",
-    "Event",
     "Fitting",
     "GaussianProcess",
     "Growing",

@@ -21,49 +21,25 @@ from fedgo.trace import Trace
 MANY = 100  # with more arms than this, Fed-GO-UCB uses the learner for many arms
 
 
-@dataclass(frozen=True)
-class Play:
-    """A function that plays an algorithm on a world, and the name under which its traces are stored.
-
-    A world is some runs of a problem, with the numbers of clients and rounds. A setting has the values of the
-    algorithm's parameters by their names.
-
-    Args:
-        call: The function. It gets a world and a setting, and returns the trace of all runs.
-        key: The dotted name of the algorithm with its options, by which stored traces are found. If it is empty, no
-            trace is stored.
-    """
-
-    call: Callable[[World, Setting], Trace]
-    key: str = ""
-
-    def __call__(self, world: World, setting: Setting) -> Trace:
-        """Return the trace of all runs of ``world`` with ``setting``, always played anew and not stored.
-
-        Raises:
-            Exception: The algorithm refuses the setting or the world; the error is that of ``call``.
-        """
-        return self.call(world, setting)
+Call = Callable[[World, Setting], Trace]  # how an algorithm plays a world with a setting
 
 
 def known_as(
     algorithm: Callable[..., Trace], options: Mapping[str, Any] | None = None
-) -> Callable[[Callable[[World, Setting], Trace]], Play]:
-    """Return a decorator that turns a function of a world and a setting into a `Play`.
-
-    The key of the `Play` is the dotted name of ``algorithm``, followed by ", name=value" for each of its ``options``.
+) -> Callable[[Call], Call]:
+    """Return a decorator that gives a function the name under which its traces are stored, as its ``key``.
 
     Args:
-        algorithm: The function that plays the algorithm.
-        options: The further arguments, by name, that the decorated function always gives to the algorithm; None means
-            that it gives none.
-
-    Raises:
-        AttributeError: ``algorithm`` has no name of its own, as a `functools.partial`.
+        algorithm: The function that plays, whose dotted name begins the key.
+        options: The further arguments, by name, that the decorated function gives to the algorithm.
     """
-    named = [f"{algorithm.__module__}.{algorithm.__qualname__}"]
-    named += [f"{name}={value}" for name, value in (options or {}).items()]
-    return lambda call: Play(call, ", ".join(named))
+
+    def named(call: Call) -> Call:
+        parts = [f"{name}={value}" for name, value in (options or {}).items()]
+        vars(call)["key"] = ", ".join([f"{algorithm.__module__}.{algorithm.__qualname__}", *parts])
+        return call
+
+    return named
 
 
 @dataclass(frozen=True)
@@ -71,7 +47,8 @@ class Player:
     """An algorithm in a study, with the settings that it may choose from.
 
     Args:
-        play: The function that plays a world with a setting, as a `Play`.
+        call: The function that plays a world with a setting. If it has a ``key`` (`known_as`), its traces may be
+            stored.
         grid: The settings that the player may choose from.
         title: The name of the algorithm in the book; if it is empty, the book uses the player's name in the study.
         style: The colour and the marker in figures, or None.
@@ -82,7 +59,7 @@ class Player:
         dense: Whether a study may also count the player's scalars with matrices as messages, as in the paper.
     """
 
-    play: Play
+    call: Call
     grid: tuple[Setting, ...] = ({},)
     title: str = ""
     style: tuple[str, str] | None = None
@@ -90,19 +67,13 @@ class Player:
     setting_of: str = ""
     dense: bool = False
 
-    def run(self, world: World, setting: Setting) -> Trace:
+    def play(self, world: World, setting: Setting) -> Trace:
         """Return the trace of all runs of ``world`` with ``setting``.
 
-        If the environment variable ``FEDGO_TRACES`` names a folder and ``play`` has a key, the runs whose traces are
-        stored in this folder are not played again, and the traces of the others are stored there.
-
-        Raises:
-            OSError: The trace cannot be stored.
-            ModuleNotFoundError: Traces are stored, and BoTorch, whose version is stored with them, is not installed.
-            TypeError: Traces are stored, and JSON cannot hold a value of the setting.
-            Exception: The algorithm refuses the setting or the world; the error is that of ``play``.
+        If the environment variable ``FEDGO_TRACES`` names a folder and ``call`` has a key, the trace is stored there,
+        and is not played again.
         """
-        return traces.stored(self.play.call, self.play.key, world, setting)
+        return traces.stored(self.call, getattr(self.call, "key", ""), world, setting)
 
 
 def grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
@@ -118,7 +89,7 @@ def grid(**axes: tuple[Any, ...]) -> tuple[Setting, ...]:
     return tuple(dict(zip(axes, values, strict=True)) for values in product(*axes.values()))
 
 
-def settings(world: World, setting: Setting) -> Settings:
+def in_units(world: World, setting: Setting) -> Settings:
     """Return the parameters of Phase II that ``setting`` describes, with the form of messages of ``world``.
 
     If the setting has "s" and "kappa", the regularisation weight is λ = (σ/s)² and the squared radius β = (κσ)², with
@@ -140,14 +111,14 @@ def settings(world: World, setting: Setting) -> Settings:
     return Settings(**{**values, "encoding": world.encoding})
 
 
-def from_start(run: Callable[..., Trace], private: bool = False, **options: Any) -> Play:
-    """Return how an algorithm that begins with Phase I plays a world, as a `Play`.
+def from_start(run: Callable[..., Trace], private: bool = False, **options: Any) -> Call:
+    """Return how an algorithm that begins with Phase I plays a world.
 
     If ``run`` is `fedgo.algorithms.go_ucb.fed_go_ucb` and the world has more than 100 arms (`MANY`), it computes in the
     space of its parameters.
 
     Args:
-        run: The algorithm, a function of a problem, the result of Phase I, and settings, which returns a trace.
+        run: The algorithm, a function of the result of Phase I and settings, which returns a trace.
         private: Whether each client fits a parameter ŵ₀ of its own in Phase I; if not, all clients of a run share one.
         options: Further arguments of ``run``, by name.
     """
@@ -158,13 +129,13 @@ def from_start(run: Callable[..., Trace], private: bool = False, **options: Any)
         start, space = world.private if private else world.shared, {}
         if run is fed_go_ucb and world.problem.means.shape[1] > MANY:
             space = {"space": "parameters"}
-        return run(world.problem, start, settings(world, setting), **space, **options)
+        return run(start, in_units(world, setting), **space, **options)
 
     return play
 
 
-def from_scratch(run: Callable[..., Trace], *names: str) -> Play:
-    """Return how an algorithm that has no Phase I plays a world, as a `Play`.
+def from_scratch(run: Callable[..., Trace], *names: str) -> Call:
+    """Return how an algorithm that has no Phase I plays a world.
 
     The algorithm makes as many steps as those with a Phase I: T₀ + NT for N clients and T rounds, with T₀ = ⌈√(NT)⌉.
 
@@ -180,7 +151,7 @@ def from_scratch(run: Callable[..., Trace], *names: str) -> Play:
         """Run the algorithm with ``setting`` for all T₀ + NT steps of ``world``, and return its trace."""
         of_settings = {name: value for name, value in setting.items() if name not in names}
         further = {name: setting[name] for name in names}
-        return run(world.problem, world.clients, world.steps, settings(world, of_settings), **further)
+        return run(world.problem, world.clients, world.steps, in_units(world, of_settings), **further)
 
     return play
 
@@ -194,7 +165,6 @@ def play_uniform(world: World, setting: Setting) -> Trace:
     return uniform_random(world.problem, world.clients, world.steps)
 
 
-@Play
 def measured(world: World, setting: Setting) -> Trace:
     """Refuse to play, because the study of this player has a function of its own that measures the runs.
 

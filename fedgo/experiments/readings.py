@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from fedgo.algorithms.go_ucb import fed_go_ucb
-from fedgo.experiments.players import Play, Player, grid
+from fedgo.experiments.players import Player, grid
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import Sweep
 from fedgo.experiments.world import EXPERIMENTS, HIDDEN, Setting, World
@@ -122,9 +122,9 @@ def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
         ``tune`` has chosen for it.
         """
         algorithm, changed = setting["algorithm"], replace(world, problem=change(world.problem))
-        return ALGORITHMS[algorithm].play(changed, tune.setting(algorithm, EXPERIMENTS[experiment]))
+        return ALGORITHMS[algorithm].call(changed, tune.setting(algorithm, EXPERIMENTS[experiment]))
 
-    return Player(Play(play), grid(algorithm=TRIO))
+    return Player(play, grid(algorithm=TRIO))
 
 
 def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
@@ -151,14 +151,14 @@ def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one
         network = Network(problem.arms.shape[-1], hidden)
         start = shared_start(problem, network, world.clients, world.rounds, **phase_one)
         tuned = tune.setting("Fed-GO-UCB", EXPERIMENTS["hartmann6"])
-        trace = fed_go_ucb(problem, start, Settings(**tuned))
+        trace = fed_go_ucb(start, Settings(**tuned))
         pulls, arrays = (
             LEAST + world.clients * world.rounds,
             ("arm", "reward", "regret", "up", "down", "sync"),
         )
         return replace(trace, **{name: getattr(trace, name)[:, :pulls] for name in arrays})
 
-    return Player(Play(play), grid(algorithm=TRIO[:1]))
+    return Player(play, grid(algorithm=TRIO[:1]))
 
 
 def senders(tune: Sweep) -> dict[str, Player]:
@@ -186,6 +186,6 @@ def _sender(algorithm: str, tune: Sweep) -> Player:
         """
         assert world.regime is not None
         gamma = {"gamma": setting["threshold"]} if algorithm in WITH_GAMMA else {}
-        return ALGORITHMS[algorithm].play(world, tune.setting(algorithm, world.regime) | gamma)
+        return ALGORITHMS[algorithm].call(world, tune.setting(algorithm, world.regime) | gamma)
 
-    return Player(Play(play), grid(threshold=GAMMAS if algorithm in WITH_GAMMA else (1.0,)), dense=True)
+    return Player(play, grid(threshold=GAMMAS if algorithm in WITH_GAMMA else (1.0,)), dense=True)

@@ -9,7 +9,7 @@ import pandas as pd
 from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo.experiments.players import Player
 from fedgo.experiments.roster import ALGORITHMS
-from fedgo.experiments.runner import SEED, Regimes, Sweep, cell, known, read, shared_world, until_written
+from fedgo.experiments.runner import SEED, Regimes, Sweep, cell, read, shared_world, shipped, until_written
 from fedgo.experiments.studies import STUDIES
 from fedgo.experiments.summaries import Array, interval, mean_error
 from fedgo.experiments.world import EXPERIMENTS, TUNING_SEED, Regime, Setting
@@ -46,7 +46,7 @@ def ranked(study: Named, player: str, group: Regimes) -> list[list[Setting]]:
         TypeError: ``group`` is a list, which cannot be cached.
     """
     own = _study(study)
-    return own.choice(known(own), player, group).ranked
+    return own.choice(shipped(own), player, group).ranked
 
 
 def tuned(name: str, algorithm: str, study: Named = "tune") -> dict[str, Any]:
@@ -89,7 +89,7 @@ def evaluated(study: Named, regime: Regime) -> dict[str, Any]:
         KeyError: There is a table of this name, but it is not that of a study.
     """
     own = _study(study)
-    stored = known(own).cells.items()
+    stored = shipped(own).cells.items()
     rows = {name: rows for (on, name, _, seed), rows in stored if (on, seed) == (regime, SEED)}
     return {name: rows[name].reset_index(drop=True) for name in own.players if name in rows}
 
@@ -111,7 +111,7 @@ def tried(study: Named, player: str, regime: Regime) -> list[tuple[Setting, Any]
             name, but it is not that of a study.
     """
     own = _study(study)
-    stored, grid = known(own).cells, own.players[player].grid
+    stored, grid = shipped(own).cells, own.players[player].grid
     return [(setting, stored[cell(regime, player, setting, own.tuning_seed)]) for setting in grid]
 
 
@@ -149,7 +149,7 @@ def judged(name: str, algorithm: str, study: Named = "tune") -> Any:
 
         If the table has fewer runs, the result is shorter.
         """
-        by_run = known(own).regrets(cell(regime, algorithm, setting, own.tuning_seed))
+        by_run = shipped(own).regrets(cell(regime, algorithm, setting, own.tuning_seed))
         return np.array([*by_run.values()])[:runs]
 
     for rung, settings in zip(own.rungs(algorithm), rungs, strict=True):
@@ -279,4 +279,4 @@ def played(
     setting = tuned(name, player.setting_of or algorithm) | changes  # `tuned` refuses an unknown name
     batches = [range(first, min(first + BATCH, runs)) for first in range(0, runs, BATCH)]
     worlds = [shared_world(EXPERIMENTS[name], batch, seed, "dense", "all") for batch in batches]
-    return Trace.join([player.run(world, setting) for world in worlds])
+    return Trace.join([player.play(world, setting) for world in worlds])

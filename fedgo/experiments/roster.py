@@ -11,8 +11,7 @@ from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb, n_go_ucb, one_go_ucb
-from fedgo.experiments import players as play
-from fedgo.experiments.players import Player, from_scratch, from_start, grid
+from fedgo.experiments.players import Player, from_scratch, from_start, grid, play_uniform
 from fedgo.experiments.world import Setting
 from fedgo.phase_two import Settings
 
@@ -66,7 +65,7 @@ ALGORITHMS: dict[str, Player] = {
         from_scratch(exact_kernel_ucb, "lengthscale"), _KERNEL, style=("#AA5AE1", "*")
     ),
     "UCB1, shared": Player(from_scratch(shared_ucb1), _decades(8, -4.5, 32), style=("#444444", "d")),
-    "Uniform": Player(play.play_uniform, style=("#888888", ".")),
+    "Uniform": Player(play_uniform, style=("#888888", ".")),
 }
 
 # Line 3 as printed, by projected ascent, instead of the first-order index. Its grid has smaller balls than that of the

@@ -4,11 +4,9 @@ A regime is a problem with its sizes, a player an algorithm with the settings th
 which players play which regimes. All rows of one regime, player, setting and seed are called a cell.
 
 `run` computes the rows that the table lacks and adds them, so that an interrupted study continues where it was. It
-removes rows only if ``fresh`` asks for that. Each write takes a lock, reads the file again and merges the new rows into
-it; therefore several processes may work on one table. The column ``made`` gives for each row the position, in the list
-``made`` of the table's JSON file, of the entry about its origin: when, from which commit, by which command and with
-which libraries it was computed. `check` plays some rows again and compares them, which shows whether the present code
-still gives the same numbers.
+removes rows only if ``fresh`` asks for that. Each call notes in the table's JSON file when it was made, from which
+commit and by which command. `check` plays some rows again and compares them, which shows whether the present code still
+gives the same numbers. One process at a time may write a table.
 
 The jobs go through joblib, with one thread in each process: ``joblib.parallel_config`` sets the number of processes, or
 a cluster.
@@ -23,9 +21,7 @@ import time
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from decimal import Decimal
 from functools import lru_cache, wraps
-from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NamedTuple, ParamSpec, TypeVar
@@ -33,14 +29,11 @@ from typing import Any, NamedTuple, ParamSpec, TypeVar
 import numpy as np
 import pandas as pd
 import torch
-from filelock import FileLock
 from joblib import Parallel, delayed
 
 from fedgo._checks import require
-from fedgo._files import whole
 from fedgo.experiments.halving import Halving, Rung, halve, score_of
 from fedgo.experiments.players import Player
-from fedgo.experiments.traces import VERSIONED
 from fedgo.experiments.world import PROBLEMS, REGIME, TUNING_SEED, Entry, Regime, Setting, World
 from fedgo.messages import Encoding
 
@@ -53,6 +46,8 @@ SEED = 0  # the seed of the evaluation runs
 PAUSE = 10.0  # seconds between two writes of a table that grows
 DECIMALS = 6  # the numbers of a table are rounded to these decimals
 MEASURED = ("seconds", "gigabytes")  # columns that differ whenever they are measured
+# A number that is played again may differ by this share of it, or by half of the last decimal of the coarsest tables.
+TOLERANCE = {"rtol": 1e-9, "atol": 0.0051}
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -131,11 +126,11 @@ def measure(job: Job) -> list[dict[str, Any]]:
     columns, player = job.study.columns, job.study.players[job.name]
     world = shared_world(job.regime, job.runs, job.seed, job.study.encoding, (job.name, job.regime.entry))
     begun = time.process_time()
-    trace = player.play(world, job.setting)
+    trace = player.call(world, job.setting)
     seconds = (time.process_time() - begun) / len(job.runs)
     frame = trace.to_frame().assign(run=job.runs, seconds=round(seconds, 3), scalars_dense=np.nan)
     if player.dense and "scalars_dense" in columns:
-        dense = player.play(job.regime.world(job.runs, job.seed, "dense"), job.setting)
+        dense = player.call(job.regime.world(job.runs, job.seed, "dense"), job.setting)
         frame["scalars_dense"] = dense.communication[:, -1].numpy()
     where = {**job.regime.columns, "player": job.name, **job.setting, "seed": job.seed}
     return [where | row for row in frame[["run", *columns]].to_dict("records")]
@@ -219,10 +214,10 @@ class Sweep:
     needs: Mapping[str, str] = field(default_factory=dict)
     folder: Path = DATA
 
-    def choice(self, known: "Known", name: str, group: Regimes) -> Halving:
+    def choice(self, stored: "Stored", name: str, group: Regimes) -> Halving:
         """Return how far the player ``name`` has come with choosing one setting for the regimes of ``group``.
 
-        The player chooses in its own grid. ``known`` has the rows of the table, which decide.
+        The player chooses in its own grid. ``stored`` has the rows of the table, which decide.
 
         Returns:
             The rankings of the settings in the finished rounds of successive halving (``ranked``), the settings that
@@ -239,12 +234,12 @@ class Sweep:
             """Return the score of ``setting`` on the first ``runs`` tuning runs of each regime of the group.
 
             For one regime the score is the mean final regret, or for a player in ``tail`` the average of this mean and
-            of the mean over the worst tenth of the runs, as `Known.score` returns it, rounded to three decimals. For
-            several regimes it is the geometric mean of 1 + these numbers, minus 1. The result is None if ``known`` has
+            of the mean over the worst tenth of the runs, as `Stored.score` returns it, rounded to three decimals. For
+            several regimes it is the geometric mean of 1 + these numbers, minus 1. The result is None if ``stored`` has
             for one of the regimes neither these runs nor their mean.
             """
             tuning = [cell(regime, name, setting, self.tuning_seed) for regime in group]
-            return score_of([known.score(rows, runs, name in self.tail) for rows in tuning])
+            return score_of([stored.score(rows, runs, name in self.tail) for rows in tuning])
 
         return halve(self.players[name].grid, self.rungs(name), score)
 
@@ -272,10 +267,10 @@ class Sweep:
         groups = self.chosen_on(self.players[name].setting_of or name)
         return next((group for group in groups if regime in group), groups[0] if groups else ())
 
-    def chosen(self, known: "Known", name: str, regime: Regime) -> Setting | None:
+    def chosen(self, stored: "Stored", name: str, regime: Regime) -> Setting | None:
         """Return the setting with which the player ``name`` plays ``regime``, or None if it is not chosen yet.
 
-        ``known`` has the rows of the table, which decide. A player for which there is no group of regimes (`group`)
+        ``stored`` has the rows of the table, which decide. A player for which there is no group of regimes (`group`)
         plays with the only setting of its grid; with ``setting_of`` the grid is that of the named player.
 
         Raises:
@@ -288,7 +283,7 @@ class Sweep:
         if not group:
             (only,) = self.players[chooser].grid
             return only
-        choice = self.choice(known, chooser, group)
+        choice = self.choice(stored, chooser, group)
         return None if choice.waiting else choice.ranked[-1][0]
 
     def setting(self, name: str, regime: Regime) -> dict[str, Any]:
@@ -304,11 +299,11 @@ class Sweep:
                 has no setting.
             KeyError: The player, or the player whose setting it uses, is unknown.
         """
-        setting = self.chosen(known(self), name, regime)
+        setting = self.chosen(shipped(self), name, regime)
         require(setting is not None, "player", name, f"it has no setting; run make study NAME={self.name}")
         return dict(setting or {})
 
-    def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
+    def jobs(self, stored: "Stored", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
         """Yield the jobs of the player ``name`` that can be played now and whose rows the table lacks.
 
         While a setting is being chosen, they are the runs of the next round of the successive halving. Once it is
@@ -316,7 +311,7 @@ class Sweep:
         rounds are that player's. An error is raised when one iterates over the jobs, not by the call itself.
 
         Args:
-            known: The rows that the table has.
+            stored: The rows that the table has.
             name: The name of the player.
             regime: A text that the text of a played regime (`played_on`), such as "hartmann6, K=50, sigma=0.1, T=100,
                 N=20", must contain. Only the settings that these regimes need are chosen, each on all regimes of its
@@ -333,25 +328,27 @@ class Sweep:
         wanted = [played for played in self.played_on(name) if regime in str(played)]
         chooser = self.players[name].setting_of or name
         for group in filter(None, dict.fromkeys(self.group(name, played) for played in wanted)):
-            choice = self.choice(known, chooser, group)
+            choice = self.choice(stored, chooser, group)
             for tuned in group:
-                yield from self._lacking(known, chooser, tuned, choice.waiting, self.tuning_seed, choice.runs)
+                yield from self._lacking(
+                    stored, chooser, tuned, choice.waiting, self.tuning_seed, choice.runs
+                )
         for played in wanted if self.regimes else ():
-            setting, runs = self.chosen(known, name, played), min(self.runs(name, played), most)
+            setting, runs = self.chosen(stored, name, played), min(self.runs(name, played), most)
             if setting is not None:
-                yield from self._lacking(known, name, played, [setting], SEED, runs)
+                yield from self._lacking(stored, name, played, [setting], SEED, runs)
 
     def _lacking(
-        self, known: "Known", name: str, regime: Regime, settings: Sequence[Setting], seed: int, runs: float
+        self, stored: "Stored", name: str, regime: Regime, settings: Sequence[Setting], seed: int, runs: float
     ) -> Iterator[Job]:
         """Yield the jobs for those of the first ``runs`` runs of each of the ``settings`` that the table lacks.
 
         The runs are counted from 0. They are runs of the player ``name`` on ``regime`` with ``seed``, at most ``batch``
-        in a job; ``known`` has the rows of the table.
+        in a job; ``stored`` has the rows of the table.
         """
         for setting in settings:
-            stored = known.runs(cell(regime, name, setting, seed))
-            missing = tuple(run for run in range(int(runs)) if run not in stored)
+            have = stored.runs(cell(regime, name, setting, seed))
+            missing = tuple(run for run in range(int(runs)) if run not in have)
             for first in range(0, len(missing), self.batch):
                 yield self.job(regime, name, setting, seed, missing[first : first + self.batch])
 
@@ -386,13 +383,13 @@ class Listing(Sweep):
         """
         return [*self.listed(name)]
 
-    def jobs(self, known: "Known", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
+    def jobs(self, stored: "Stored", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
         """Yield the jobs of the player ``name`` that the table lacks, with every setting of its grid.
 
         An error is raised when one iterates over the jobs, not by the call itself.
 
         Args:
-            known: The rows that the table has.
+            stored: The rows that the table has.
             name: The name of the player.
             regime: A text that the text of a regime, such as "hartmann6, K=50, sigma=0.1, T=100, N=20", must contain.
             most: The largest number of runs on each regime with each setting.
@@ -403,11 +400,11 @@ class Listing(Sweep):
         for played in self.played_on(name):
             if regime in str(played):
                 runs = min(self.runs(name, played), most)
-                yield from self._lacking(known, name, played, self.players[name].grid, SEED, runs)
+                yield from self._lacking(stored, name, played, self.players[name].grid, SEED, runs)
 
 
 def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
-    """Return the key under which `Known` has the rows of one regime, player, setting and seed.
+    """Return the key under which `Stored` has the rows of one regime, player, setting and seed.
 
     It is the tuple of these four, with the setting as a tuple of pairs that is sorted by the name of the parameter.
     """
@@ -438,7 +435,7 @@ def cells(table: Any, problems: Mapping[str, Entry] = PROBLEMS) -> dict[Cell, An
     return rows_of
 
 
-class Known:
+class Stored:
     """The rows of a study's table, grouped by regime, player, setting and seed.
 
     ``cells`` has a frame of rows for each key that `cell` returns. For some settings only the mean regrets over the
@@ -510,8 +507,7 @@ def path_of(name: str, folder: Path, kind: str = "csv") -> Path:
 def read(name: str, folder: Path = DATA) -> Any:
     """Return the table of the study ``name`` as a pandas frame, which must not be changed because it is cached.
 
-    It is read from ``folder``, or from the package if ``folder`` has none. A table with rows but without the column
-    ``made`` gets this column, with NaN.
+    It is read from ``folder``, or from the package if ``folder`` has none.
 
     Raises:
         ValueError: There is no table of this name, or its file is empty.
@@ -522,26 +518,19 @@ def read(name: str, folder: Path = DATA) -> Any:
 
 
 @until_written
-def known(study: Sweep) -> Known:
+def shipped(study: Sweep) -> Stored:
     """Return the rows of the shipped table of ``study``, which must not be changed because they are cached."""
-    return Known(read(study.name), study)
+    return Stored(read(study.name), study)
 
 
 def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
     """Return the contents of the JSON file beside the table of the study ``name`` in ``folder``, or in the package.
 
     Returns:
-        A dictionary with ``study`` and ``about``, two texts, and ``made``, a list of the entries about the origin of
-        the rows. The rows that one call of `run` adds have one entry; calls that began in the same minute with the same
-        commit, command and versions share it. An entry has ``when`` (a time in UTC), ``commit``, ``command``, ``rows``
-        (the number of rows added, also of those that were replaced later) and in most cases the versions of the
-        libraries. If that was not recorded, ``origin`` says so, and ``between`` has the two times between which the
-        rows were made. ``batch means`` names the columns that hold, in these rows, a mean over several runs. Other keys
-        are notes on the history of the rows.
-
-    Raises:
-        FileNotFoundError: There is no such JSON file, for instance because there is no table of this study.
-        ValueError: The file does not contain JSON.
+        A dictionary with ``study`` and ``about``, two texts, and ``made``, a list with an entry for each call of `run`
+        that added rows: ``when`` (a time in UTC), ``commit``, ``command`` and ``rows``, their number. If that was not
+        recorded, ``origin`` says so, and ``between`` has the two times between which the rows were made. ``batch
+        means`` names the columns that hold, in these rows, a mean over several runs.
     """
     return dict(json.loads(path_of(name, folder, "json").read_text(encoding="utf-8")))
 
@@ -549,18 +538,10 @@ def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
 def dates(name: str, folder: Path = DATA) -> str:
     """Return the day on which the rows of the table of the study ``name`` were made, as text such as "2026-11-22".
 
-    The day is in UTC. It is that on which the call of `run` that added the rows began, or those of both times if their
-    entry has ``between``. If there are several days, the text has the first and the last one with "to" between them.
-    Rows without an entry about their origin are passed over.
-
-    Raises:
-        FileNotFoundError: There is no JSON file beside the table, for instance because there is no table of this study.
-        ValueError: There is a JSON file in ``folder``, but no table.
-        IndexError: No row has an entry about its origin.
+    The day is in UTC. If there are several days, the text has the first and the last one with "to" between them.
     """
     made = facts(name, folder)["made"]
-    origins = [made[int(place)] for place in read(name, folder)["made"].dropna().unique()]
-    days = sorted(text[:10] for entry in origins for text in entry.get("between") or [entry["when"]])
+    days = sorted(text[:10] for entry in made for text in entry.get("between") or [entry["when"]])
     return " to ".join(dict.fromkeys([days[0], days[-1]]))
 
 
@@ -604,13 +585,17 @@ def run(
     is_played = any(regime in title for title in played)
     require(is_played, "regime", regime, f"give a part of the name of one that {names} play: {tuple(played)}")
     folder.mkdir(parents=True, exist_ok=True)
-    origin = _origin()
+    call = {
+        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
+        "commit": commit(),
+        "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
+    }
     try:
         table = _stored(study.name, folder)
         if fresh and len(table):
-            table = _merge(study, [], folder, origin, lambda rows: asked(rows, names, regime))
-        while jobs := _lacking(study, Known(table, study, not fresh), names, regime, runs):
-            table = _grown(study, table, jobs, folder, origin)
+            table = _write(study, table[~asked(table, names, regime)], [], folder, call)
+        while jobs := _lacking(study, Stored(table, study, not fresh), names, regime, runs):
+            table = _grown(study, table, jobs, folder, call)
     finally:
         forget()
     return read(study.name, folder)
@@ -629,22 +614,22 @@ def asked(table: Any, players: Sequence[str], regime: str) -> Any:
     return table["player"].isin(players) & np.array(in_regime, dtype=bool)
 
 
-def _lacking(study: Sweep, known: Known, names: Sequence[str], regime: str, runs: float) -> list[Job]:
+def _lacking(study: Sweep, stored: Stored, names: Sequence[str], regime: str, runs: float) -> list[Job]:
     """Return the jobs of some players whose rows the table lacks, each job once, sorted by its first run.
 
     Args:
         study: The study.
-        known: The rows that the table has.
+        stored: The rows that the table has.
         names: The names of the players.
         regime: A text that the text of a played regime must contain.
         runs: The largest number of evaluation runs on each regime.
     """
-    jobs = [job for name in names for job in study.jobs(known, name, regime, runs)]
+    jobs = [job for name in names for job in study.jobs(stored, name, regime, runs)]
     once = {(cell(job.regime, job.name, job.setting, job.seed), job.runs): job for job in jobs}
     return sorted(once.values(), key=lambda job: job.runs[0])
 
 
-def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: Mapping[str, Any]) -> Any:
+def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, call: Mapping[str, Any]) -> Any:
     """Play ``jobs``, write their rows, and return the table with them.
 
     When a job ends more than `PAUSE` seconds after the last write, or after the start, the rows so far are written, and
@@ -656,7 +641,7 @@ def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: 
         table: The table before; it is returned if there is no new row.
         jobs: The jobs.
         folder: The folder in which the table is kept.
-        origin: The entry about the origin of the rows, for the JSON file.
+        call: When and how `run` was called, for the JSON file.
     """
     rows: list[dict[str, Any]] = []
     begun = written = time.monotonic()
@@ -670,90 +655,54 @@ def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, origin: 
             if now - written > PAUSE:
                 left = (now - begun) / number * (len(jobs) - number) / 60
                 print(f"{study.name}: {number:,} of {len(jobs):,} jobs, {left:.0f} min left", file=sys.stderr)
-                table, rows, written = _merge(study, rows, folder, origin), [], time.monotonic()
+                table, rows, written = _write(study, table, rows, folder, call), [], time.monotonic()
     finally:
         if rows:
-            table = _merge(study, rows, folder, origin)
+            table = _write(study, table, rows, folder, call)
     return table
 
 
 def _stored(name: str, folder: Path) -> Any:
-    """Return the table of the study ``name`` as it is on disk now, in ``folder`` or in the package, or an empty frame.
-
-    A table with rows but without the column ``made`` gets this column, with NaN.
-    """
+    """Return the table of the study ``name`` in ``folder`` or in the package, or an empty frame."""
     path = path_of(name, folder)
-    table = pd.read_csv(path) if path.is_file() else pd.DataFrame()
-    return table if "made" in table or table.empty else table.assign(made=math.nan)
+    # some tables still have a column of positions in ``made``, of which nothing is read any more
+    return pd.read_csv(path).drop(columns="made", errors="ignore") if path.is_file() else pd.DataFrame()
 
 
-def _merge(study: Sweep, rows: list[Any], folder: Path, origin: Mapping[str, Any], leaves: Any = None) -> Any:
-    """Merge ``rows`` into the table on disk and return it; of two rows for the same run the newer one stays.
+def _write(study: Sweep, table: Any, rows: list[Any], folder: Path, call: Mapping[str, Any]) -> Any:
+    """Return ``table`` with ``rows``, after it and its JSON file are written; of two rows for one run the newer stays.
 
-    Rows are for the same run if they have the same regime, player, setting, seed and number of the run. The new numbers
-    in the measured columns are rounded to `DECIMALS` decimals. If there are new rows, the entry about the origin is
-    added to the JSON file unless it is there, and its number of rows grows by that of the new rows. A lock beside
-    ``folder`` keeps other processes out meanwhile, and the table and its JSON file are each replaced whole.
-
-    Args:
-        study: The study.
-        rows: The new rows, a dictionary each.
-        folder: The folder in which the table is kept.
-        origin: The entry about the origin of the rows, for the JSON file.
-        leaves: A function that returns for each row of a table whether it is removed first; or None.
+    The new numbers are rounded to `DECIMALS` decimals. The entry of this ``call`` counts the rows that it has added.
     """
-    with FileLock(folder.resolve().parent / f".{folder.resolve().name}.{study.name}.lock"):
-        table, path = _stored(study.name, folder), path_of(study.name, folder, "json")
-        made = facts(study.name, folder)["made"] if path.is_file() else []
-        if leaves is not None:
-            table = table[~leaves(table)]
-        if rows:
-            before = [entry for entry in made if origin.items() <= entry.items()]
-            made += [] if before else [{**origin, "rows": 0}]
-            entry = before[0] if before else made[-1]
-            entry["rows"] += len(rows)
-            new = pd.DataFrame(rows).assign(made=made.index(entry))
-            new[list(study.columns)] = new[list(study.columns)].round(DECIMALS)
-            table = pd.concat([table, new], ignore_index=True)
-        first, last = [*REGIME, "player"], ["seed", "run"]
-        settings = [name for name in table.columns if name not in (*first, *last, *study.columns, "made")]
-        order = [*first, *settings, *last]
-        table = table.drop_duplicates(order, keep="last").reindex(columns=[*order, *study.columns, "made"])
-        table = table.astype({"made": "Int64"}).sort_values(order, ignore_index=True)
-        content = {"study": study.name, "about": study.about, "made": made}
-        texts = {
-            "json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
-            "csv": table.to_csv(index=False),
-        }
-        for kind, text in texts.items():
-            with whole(folder / f"{study.name}.{kind}", "the table") as file:
-                file.write(text.encode())
+    path = path_of(study.name, folder, "json")
+    made = facts(study.name, folder)["made"] if path.is_file() else []
+    if rows:
+        entry = next((entry for entry in made if call.items() <= entry.items()), None)
+        if entry is None:
+            made.append(entry := {**call, "rows": 0})
+        entry["rows"] += len(rows)
+        new = pd.DataFrame(rows)
+        new[list(study.columns)] = new[list(study.columns)].round(DECIMALS)
+        table = pd.concat([table, new], ignore_index=True)
+    first, last = [*REGIME, "player"], ["seed", "run"]
+    settings = [name for name in table.columns if name not in (*first, *last, *study.columns)]
+    order = [*first, *settings, *last]
+    table = table.drop_duplicates(order, keep="last").reindex(columns=[*order, *study.columns])
+    table = table.sort_values(order, ignore_index=True)
+    content = {"study": study.name, "about": study.about, "made": made}
+    texts = {
+        "json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
+        "csv": table.to_csv(index=False),
+    }
+    for kind, text in texts.items():
+        partial = folder / f".{study.name}.{kind}"  # an interruption leaves the older file whole
+        partial.write_text(text, encoding="utf-8")
+        partial.replace(folder / f"{study.name}.{kind}")
     return table
 
 
-def _origin() -> dict[str, Any]:
-    """Return the entry about the rows that this process makes, for the JSON file of a table, without their number.
-
-    It has the time in UTC, to the minute, the commit, the command and the versions of torch, NumPy and BoTorch. If one
-    of these libraries is not installed, an ``ImportError`` is raised.
-    """
-    called = Path(sys.argv[0])
-    name = f"python -m fedgo.{called.parent.name}" if called.name == "__main__.py" else called.name
-    return {
-        "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
-        "commit": commit(),
-        "command": f"{name} {shlex.join(sys.argv[1:])}".strip(),
-        **{name: version(name) for name in VERSIONED},
-    }
-
-
 def commit() -> str:
-    """Return the commit of the working copy, with "-dirty" if a file under version control differs from it.
-
-    The commit is shortened to twelve hexadecimal digits. Changes in the package's folders ``data`` do not count, nor do
-    files that are not under version control. The result is "unknown" if git is not installed, the package is not in a
-    repository, or the repository has no commit.
-    """
+    """Return the commit of the working copy, with "-dirty" if more than data differs, or "unknown" without git."""
     git, but = ("git", "-C", str(DATA)), ":(top,exclude,glob)fedgo/**/data/**"
     try:
         head = subprocess.run(
@@ -832,12 +781,10 @@ def check(
 
 
 def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
-    """Compare stored rows of a table with the same rows played again, in all digits that were written.
+    """Compare stored rows of a table with the same rows played again, up to `TOLERANCE`.
 
-    In each column the rows of one origin (the column ``made``) count as written with the same number of decimals, which
-    is the largest that any of them has in the table. The new number, rounded to it, has to equal the stored one. Not
-    compared are the columns in `MEASURED`, columns that hold a mean over several runs (``batch means`` in the table's
-    JSON file), and numbers that the table lacks.
+    Not compared are the columns in `MEASURED`, columns that hold a mean over several runs (``batch means`` in the
+    table's JSON file), and numbers that the table lacks.
 
     Args:
         study: The study.
@@ -847,35 +794,16 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
 
     Returns:
         The rows with the new numbers in columns "… now"; with ``not_compared``, the names of the columns left out,
-        joined by commas; and with ``same``, whether all other numbers are equal. A column that is empty in the stored
-        row and in the new one is left out without being named.
-
-    Raises:
-        ValueError: There is no table of the study.
-        FileNotFoundError: The table has no JSON file.
-        KeyError: ``now`` lacks a row of ``rows``.
+        joined by commas; and with ``same``, whether all other numbers are equal.
     """
-    table, made = read(study.name, folder), facts(study.name, folder)["made"]
-    origins = table["made"].fillna(-1)
-    same, left_out = [], []
-    for place, row in rows.iterrows():
-        origin, then = -1 if pd.isna(row["made"]) else int(row["made"]), now.loc[place]
-        out = {*MEASURED, *(made[origin].get("batch means", ()) if origin >= 0 else ())}
-        out |= {name for name in study.columns if pd.isna(row[name]) and not pd.isna(then[name])}
-        equal = True
-        for name in (name for name in study.columns if name not in out and not pd.isna(row[name])):
-            digits = _digits(table.loc[origins == origin, name])
-            equal = equal and bool(row[name] == round(float(then[name]), digits))
-        same.append(equal)
-        left_out.append(", ".join(name for name in study.columns if name in out))
-    return rows.join(now.add_suffix(" now")).assign(not_compared=left_out, same=same)
-
-
-def _digits(values: Any) -> int:
-    """Return the largest number of decimals with which one of the ``values`` is written as a float, at most `DECIMALS`.
-
-    The ``values`` are a column of a pandas frame. A whole number below 10¹⁶ counts as written with one decimal, such
-    as 3.0; from 10¹⁶ on its decimals are negative. NaN is ignored, and without other values the result is 0.
-    """
-    written = [Decimal(repr(value)) for value in values.dropna().astype(float).unique().tolist()]
-    return min(DECIMALS, max((-int(value.as_tuple().exponent) for value in written), default=0))
+    made = facts(study.name, folder)["made"]
+    out = {*MEASURED, *(name for entry in made for name in entry.get("batch means", ()))}
+    before, after = rows[list(study.columns)].astype(float), now[list(study.columns)].astype(float)
+    skipped = before.isna() & after.notna()
+    for name in out & {*study.columns}:
+        skipped[name] = True
+    close = np.isclose(before, after, equal_nan=True, **TOLERANCE) | skipped
+    left_out = [
+        ", ".join(study.columns[place] for place in np.flatnonzero(row)) for row in skipped.to_numpy()
+    ]
+    return rows.join(now.add_suffix(" now")).assign(not_compared=left_out, same=close.all(axis=1))

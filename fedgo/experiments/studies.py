@@ -160,7 +160,7 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
         brief = Langevin(rounds=200)  # the time of Phase II does not depend on how well ŵ₀ fits
         start = shared_start(problem, Network(6, hidden), clients, rounds, brief)
         space: Any = "arms" if curve == "arm space" else "parameters"
-        task = partial(fed_go_ucb, problem, start, GO_SETTINGS, space=space)
+        task = partial(fed_go_ucb, start, GO_SETTINGS, space=space)
     return timed(task)
 
 

@@ -44,7 +44,7 @@ def sweep(within: World, algorithm: str, setting: Setting, gammas: Sequence[floa
         scalars ``sent``, the steps ``syncs`` of synchronisations in each of the first five runs, and their mean
         ``count``.
     """
-    traces = [ALGORITHMS[algorithm].run(within, {**setting, "gamma": gamma}) for gamma in gammas]
+    traces = [ALGORITHMS[algorithm].play(within, {**setting, "gamma": gamma}) for gamma in gammas]
     steps = traces[0].regret.shape[1]
     at = torch.logspace(0, math.log10(steps), _CURVE_POINTS).round().long().unique() - 1
     rows = [
@@ -85,7 +85,7 @@ def scene(start: Start, trace: Trace, settings: Settings, first: int, last: int)
     sync = trace.sync[0, trace.phase_one :]
     require(first == 0 or bool(sync[first - 1]), "first", first, "give 0 or a step after a synchronisation")
     window = slice(first, last)
-    seen = replay(start, start.problem.arms, trace, settings.lam)
+    seen = replay(start, trace, settings.lam)
     loss = start.problem.means[0].max() - start.problem.means[0]
     return {
         "gamma": settings.gamma,

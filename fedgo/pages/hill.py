@@ -62,8 +62,8 @@ def climb() -> Hill:
     means = (-((line - 0.62) / 0.22).square()).exp()
     problem = Problem("hill", line[None, :, None], means[None], runs=(0,), seed=1)
     start = shared_start(problem, Network(1, hidden=10), CLIENTS, ROUNDS)
-    trace = fed_go_ucb(problem, start, SETTINGS)
-    return Hill(problem, start, trace, replay(start, problem.arms, trace, SETTINGS.lam))
+    trace = fed_go_ucb(start, SETTINGS)
+    return Hill(problem, start, trace, replay(start, trace, SETTINGS.lam))
 
 
 def draw(axes: Axes, hill: Hill, pulls: int = 0, tally: Tally | None = None) -> None:

@@ -65,7 +65,7 @@ class Replay(NamedTuple):
         return out.scatter_add(1, self.epoch, values)
 
 
-def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
+def replay(start: Start, trace: Trace, lam: float) -> Replay:
     """Return the quantities of the analysis at each step of Phase II of a trace of Fed-GO-UCB.
 
     Among them are the squared widths of the pulls, log-determinants and epochs. The pulled arms and the
@@ -74,12 +74,11 @@ def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
     Args:
         start: The result of Phase I from which the trace was made, a `fedgo.phase_one.shared_start` with one fitted
             parameter ŵ₀ in each run.
-        arms: The features of the K arms of its problem, (S, K, d_x).
         trace: The trace of both phases, of S runs.
         lam: The regularisation weight λ > 0 that the trace was made with.
 
     Raises:
-        ValueError: The start has several ŵ₀ in a run, the arms are not those of the start, or λ is not positive.
+        ValueError: The start has several ŵ₀ in a run, or λ is not positive.
         torch.linalg.LinAlgError: A matrix Σ, which is λI plus the sum of g gᵀ over the gradients g of some pulls, is
             not positive definite up to rounding, because λ is too small for the gradients.
         RuntimeError: The trace has another number of runs than the start, or Phase II fewer than N − 1 steps for N
@@ -88,9 +87,7 @@ def replay(start: Start, arms: Tensor, trace: Trace, lam: float) -> Replay:
     require(lam > 0, "lam", lam, "give the λ > 0 that the trace was made with")
     shape = tuple(start.w0.shape)
     require(shape[1] == 1, "the shape of w0", shape, "give a shared_start: all Σ must be around one ŵ₀")
-    remedy = "give the arms of the problem that the start was made on"
-    require(torch.equal(arms, start.problem.arms), "arms", f"others, {tuple(arms.shape)}", remedy)
-    w0, network = start.w0[:, 0], start.network
+    w0, network, arms = start.w0[:, 0], start.network, start.problem.arms
     features = compress(network.gradients(w0, arms)).features
     residual = trace.reward - network.values(w0, arms).gather(1, trace.arm)
     arm, sync = trace.arm[:, trace.phase_one :], trace.sync[:, trace.phase_one :]

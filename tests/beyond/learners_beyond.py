@@ -8,14 +8,14 @@ from fedgo import Network, Problem, Settings, Start, Trace, shared_start
 from fedgo.beyond.evidence.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.guarantees.guarantee import Guarantee, guarded_fed_go_ucb
 from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
-from fedgo.beyond.method.epochs import Event, Growing, surrogate_ucb
+from fedgo.beyond.method.epochs import Growing, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
 from fedgo.beyond.method.surrogates import Surrogate
 
 
-def tabular(problem: Problem, start: Start, settings: Settings) -> Trace:
-    return exact_go_ucb(problem, start, 3.0, gamma=settings.gamma)
+def tabular(start: Start, settings: Settings) -> Trace:
+    return exact_go_ucb(start, 3.0, gamma=settings.gamma)
 
 
 def epochs(
@@ -48,9 +48,6 @@ LEARNERS_BEYOND = {
     ),
     "Fitted kernel": fitted_kernel_ucb,
     "Gaussian process": epochs(lambda problem: GaussianProcess()),
-    "Gaussian process, on the event": epochs(
-        lambda problem: GaussianProcess(), planning="own", until=Event(0.5)
-    ),
     "Network once": epochs(linearised_once, until=Growing(1.5)),
     "Network again": epochs(lambda problem: Relinearised(network(problem))),
     "Network, guarded": epochs(lambda problem: Relinearised(network(problem)), guarantee=Guarantee(3.0, 0.1)),

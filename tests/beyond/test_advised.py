@@ -116,7 +116,7 @@ def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
         told = reference.play(
             fit, pairs, lambda arm, t, of=reward_of, begun=first: of(arm, begun + t), clients,
             trace.arm.shape[1] - first, sigma,
-            kappa, ("growing", 1.6, 4), "joint", order_of_ties(problem, 1)[0].numpy(), untried,
+            kappa, (1.6, 4), order_of_ties(problem, 1)[0, 0].numpy(), untried,
         )  # fmt: skip
         assert trace.arm[0, first:].tolist() == told.arm
         assert trace.up[0, first:].tolist() == told.up and trace.down[0, first:].tolist() == told.down

@@ -190,7 +190,7 @@ def arms_are_alike(folder: Path, patch: pytest.MonkeyPatch) -> None:
         start = shared_start(problem, Network(2, 2), 3, 10, Langevin(30), 60, "counts")
         plan = Plan(arm[0], Settings(encoding="counts"), 3, Network(2, 2), 60, Langevin(30), seed)
         patch.setattr(warnings, "warn", lambda *words, **how: None)  # few arms may seem to have small rewards
-        assert play(problem, plan, 30) == fed_go_ucb(problem, start, Settings(encoding="counts"))
+        assert play(problem, plan, 30) == fed_go_ucb(start, Settings(encoding="counts"))
 
 
 def an_epoch_is_long(folder: Path, patch: pytest.MonkeyPatch) -> None:

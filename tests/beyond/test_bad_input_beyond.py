@@ -12,7 +12,6 @@ from test_bad_input import (
     GIVEN,
     INF,
     MEANS,
-    NAME,
     NAN,
     NETWORK,
     PLAIN,
@@ -40,15 +39,15 @@ from fedgo.beyond.guarantees.exact import Prior, computable_lam, exact_intervals
 from fedgo.beyond.guarantees.guarantee import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
 from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
 from fedgo.beyond.method.advised import ADVISED, Advised
-from fedgo.beyond.method.epochs import Beginning, Event, Growing, Optimism, each_arm, surrogate_ucb
+from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
 from fedgo.beyond.method.surrogates import IndependentArms, fitted
 from fedgo.confidence import Tally
 
 GRADED = {"arms": ARMS[0], "network": NETWORK, "length": 4}
-GIVEN_VALUE = {"problem": PROBLEM, "start": SHARED, "value": 3.0}
-PLANNED = {"rounds": WHOLE, "until": ANOTHER, "planning": NAME, "guarantee": ANOTHER}
+GIVEN_VALUE = {"start": SHARED, "value": 3.0}
+PLANNED = {"rounds": WHOLE, "until": ANOTHER, "guarantee": ANOTHER}
 SCRIPT = {"name": "g", "proposal": None, "exploration": Exploration.nothing(2), "clients": 2, "rounds": 2}
 ONES = torch.ones(3).double()
 TWICE = ARMS[0, [0, 1, 1]]  # a gradient that stands twice
@@ -60,7 +59,7 @@ def planned(**how):
     return Fitting(0.3, 10, Advised(**how))
 
 
-NO_PLAN = bad(kinds=("ucb1", Advised(until=Event(0.5))))
+NO_PLAN = bad(kinds=("ucb1",))
 EPOCHS = {"surrogate": GaussianProcess(), "rounds": 10, "problem": PROBLEM, "clients": 2}
 SAFE = Guarantee(1.0, 0.1)
 
@@ -91,7 +90,6 @@ CASES = [
     *row(Advised, bold=bad(-1, INF, kinds=("1",))),
     *row(ADVISED.first, {"clients": 2, "arms": 5}, rounds=WHOLE),
     *row(Growing, factor=bad(1.0, kinds=("2",)), least=WHOLE),
-    *row(Event, gamma=THRESHOLD),
     *row(each_arm, {"problem": PROBLEM}, length=WHOLE),
     *row(GaussianProcess, warp=bad(kinds=("matern",))),
     *row(Relinearised, {"network": NETWORK}, network=bad(kinds=(25,)), starts=WHOLE),
@@ -120,8 +118,7 @@ def test_an_argument_beyond_the_paper_that_cannot_be_is_refused_by_its_name(call
 # What follows from several arguments together: the call, and what its error names.
 TOGETHER = [
     (lambda: surrogate_ucb(problem(sigma=0.2), GaussianProcess(), 2, 2, begins=Beginning(SHARED)), "problem"),
-    (lambda: exact_go_ucb(PROBLEM, PRIVATE, 1.0), "w0"),
-    (lambda: exact_go_ucb(problem(sigma=0.2), SHARED, 1.0), "problem"),
+    (lambda: exact_go_ucb(PRIVATE, 1.0), "w0"),
     (lambda: surrogate_ucb(PROBLEM, [GaussianProcess()], 2, 2), "surrogates"),
     (lambda: Beginning(SHARED, Exploration.nothing(2)), "exploration"),
     (lambda: fit([0, 5, 0], [0, 1, 0]), "distinct arms"),

@@ -132,14 +132,14 @@ def played(request):
     problem = realizable(network, 4, arms=9, seed=request.param, sigma=0.2, scale=1.5)
     start = shared_start(problem, network, 4, 25, BRIEF)
     value = 1.5 * problem.means.abs().max().item()
-    trace = exact_go_ucb(problem, start, value, gamma=0.5)
+    trace = exact_go_ucb(start, value, gamma=0.5)
     return problem, start, value, trace
 
 
 def test_the_certificate_of_the_run_is_that_of_its_trace_and_within_the_closed_form(played):
-    problem, start, value, trace = played
+    _, start, value, trace = played
     assert trace.sync.sum() > 8
-    intervals = exact.exact_intervals(problem, start, value)
+    intervals = exact.exact_intervals(start, value)
     found = certificates(trace, intervals, 9)
     most = double([bound.total for bound in exact.exact_regret(intervals, 25, 0.5)])
     assert (found.sum(1) <= most).all()

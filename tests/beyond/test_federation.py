@@ -22,8 +22,20 @@ from instances import sample
 from kept_run import STEPS, interrupted_at
 
 import fedgo
-from fedgo import Langevin, Network, Settings, _files
-from fedgo.beyond import Client, Kind, Letter, Plan, Refused, Server, at_random, converse, decode, play
+from fedgo import Langevin, Network, Settings
+from fedgo.beyond import (
+    Client,
+    Kind,
+    Letter,
+    Plan,
+    Refused,
+    Server,
+    _files,
+    at_random,
+    converse,
+    decode,
+    play,
+)
 from fedgo.beyond.federation.client import CLIENT
 from fedgo.beyond.federation.wire import OVERHEAD, Exchange, pack, unpack
 from fedgo.beyond.method.surrogates import IndependentArms
@@ -50,7 +62,7 @@ def test_clients_and_server_do_what_the_simulator_does(name):
     start = fedgo.shared_start(problem, network, clients, rounds, BRIEF, encoding="counts")
     plan = Plan(problem.arms[0], settings, clients, network, start.exploration.arm.shape[1], BRIEF, seed=3)
     trace = play(problem, plan, clients * rounds)
-    assert trace == fedgo.fed_go_ucb(problem, start, settings) and 1 < trace.sync.sum() < 40
+    assert trace == fedgo.fed_go_ucb(start, settings) and 1 < trace.sync.sum() < 40
 
 
 @pytest.mark.slow
@@ -62,7 +74,7 @@ def test_equal_at_any_threshold_and_after_a_posterior_was_computed_afresh(seed):
     problem = fedgo.realizable(network, 1, arms=4 + 3 * seed, seed=seed, sigma=0.3)
     start = fedgo.shared_start(problem, network, 3, rounds, BRIEF, encoding="counts")
     plan = Plan(problem.arms[0], settings, 3, network, start.exploration.arm.shape[1], BRIEF, seed=seed)
-    assert play(problem, plan, 3 * rounds) == fedgo.fed_go_ucb(problem, start, settings)
+    assert play(problem, plan, 3 * rounds) == fedgo.fed_go_ucb(start, settings)
 
 
 # Letters

@@ -159,7 +159,7 @@ def assert_transcribed(trace, problem, guarantee, row, propose):
 @pytest.mark.parametrize("seed", range(36))
 def test_the_guard_around_fed_go_ucb_is_its_transcription(seed):
     problem, start, chosen, guarantee = instance(seed)
-    trace = guarded_fed_go_ucb(problem, start, chosen, guarantee)
+    trace = guarded_fed_go_ucb(start, chosen, guarantee)
     for row in range(2):
         propose = plain_fed_go(problem, start, chosen, row)
         assert_transcribed(trace, problem, guarantee, row, propose)
@@ -376,13 +376,13 @@ def test_the_bill_has_phase_one_and_every_synchronisation():
     problem, start, chosen, guarantee = instance(3)
     clients, arms, length = start.clients, problem.means.shape[1], start.exploration.arm.shape[1]
     before = start.exploration.ledger
-    trace = guarded_fed_go_ucb(problem, start, chosen, guarantee)
+    trace = guarded_fed_go_ucb(start, chosen, guarantee)
     shares = [2 * min(len(range(i, length, clients)), arms) for i in range(clients)]
     assert ((trace.up[:, :length] - before.up).sum(1) == sum(shares)).all()
     assert ((trace.down[:, :length] - before.down).sum(1) == clients * 2 * min(length, arms)).all()
     # whose clients have sent their counts and sums
     told = shared_start(problem, start.network, clients, start.rounds, BRIEF, encoding="counts")
-    again = guarded_fed_go_ucb(problem, told, replace(chosen, encoding="counts"), guarantee)
+    again = guarded_fed_go_ucb(told, replace(chosen, encoding="counts"), guarantee)
     assert torch.equal(again.up[:, :length], told.exploration.ledger.up)
     assert (again.up[:, length - 1] == sum(shares)).all() and torch.equal(again.arm, trace.arm)
     assert not (trace.up[:, : length - 1] - before.up[:, : length - 1]).any()  # at the last step of Phase I

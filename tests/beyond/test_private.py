@@ -12,7 +12,7 @@ from fedgo.beyond.evidence import private
 from fedgo.beyond.evidence.private import Hiding, OneRewardChanged, counted, fit_hidden, plan_hidden
 from fedgo.beyond.guarantees.guarantee import Guarantee
 from fedgo.beyond.guarantees.optimist import optimistic_ucb1
-from fedgo.beyond.method.epochs import Event, Growing, Optimism, surrogate_ucb
+from fedgo.beyond.method.epochs import Growing, Optimism, surrogate_ucb
 from fedgo.beyond.method.surrogates import IndependentArms
 from fedgo.confidence import Tally
 from fedgo.experiments.world import Regime
@@ -71,12 +71,11 @@ def test_one_reward_moves_one_released_number_by_at_most_the_range_and_nothing_b
     assert not told_apart(lambda problem: play(problem)[0], WORLD.problem, slot)
 
 
-def test_ucb1_on_its_event_each_for_itself_and_a_guard_let_a_reward_out_before_it_is_released():
+def test_ucb1_on_its_event_and_a_guard_let_a_reward_out_before_it_is_released():
     arms = {"surrogate": IndependentArms(), "optimism": Optimism(2.0)}
     planned = partial(surrogate_ucb, **arms, clients=5, rounds=20)
     assert not told_apart(lambda problem: play(problem)[0])
     assert not told_apart(planned)  # all clients make one plan from released sums
-    assert told_apart(partial(planned, planning="own", until=Growing(3.0)))
     assert told_apart(partial(optimistic_ucb1, clients=5, steps=STEPS, beta=1e-3, gamma=10.0))
     assert told_apart(partial(planned, guarantee=Guarantee(8.4, 0.1, gamma=1.0, simultaneous=True)))
 
@@ -157,10 +156,9 @@ def test_a_mechanism_that_promises_nothing_is_refused_by_name(how, said):
         Hiding(5, **how)
 
 
-def test_an_event_and_a_guard_are_refused_a_large_delta_is_warned_of_and_cut_rewards_are_counted():
-    for until in (Event(1.0), Guarantee(8.4, 0.1)):
-        with pytest.raises(TypeError, match="rewards that are not released"):
-            play(WORLD.problem, until=until)
+def test_a_guard_is_refused_a_large_delta_is_warned_of_and_cut_rewards_are_counted():
+    with pytest.raises(TypeError, match="rewards that are not released"):
+        play(WORLD.problem, until=Guarantee(8.4, 0.1))
     with pytest.warns(UserWarning, match=r"delta is 0.02: give less than 1/\(NT\) = 0.01"):
         play(WORLD.problem, hiding=Hiding(5, 1.0, 0.02))
     with warnings.catch_warnings():

@@ -23,8 +23,7 @@ import pytest
 from click.testing import CliRunner
 from filelock import FileLock
 
-from fedgo import _files
-from fedgo.beyond import Study
+from fedgo.beyond import Study, _files
 from fedgo.beyond.study import cli
 from fedgo.beyond.study import study as module
 

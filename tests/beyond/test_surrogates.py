@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 from types import SimpleNamespace
-from typing import get_args
 
 import numpy as np
 import pytest
@@ -11,17 +10,16 @@ from instances import INF, assert_same, double, random_problem, rewards, tally
 from reference.go_ucb import value_and_gradient
 from transcriptions import epochs as reference
 
-from fedgo import Langevin, Network, Settings, fed_go_ucb, realizable, shared_start
+from fedgo import Langevin, Network, realizable
 from fedgo.beyond.guarantees.guarantee import Guarantee, guard_regret
-from fedgo.beyond.method.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
+from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
-from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.method.surrogates import IndependentArms, Observed, fitted
 from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
-PLANNINGS = get_args(Planning)
 
 
 @dataclass(frozen=True)
@@ -46,46 +44,42 @@ class Kernel:
 # The loop
 
 
-def transcribed(trace, problem, row, fit, sigma, kappa, until, planning, informed=True):
+def transcribed(trace, problem, row, fit, sigma, kappa, until, informed=True):
     """What the transcription plays in the run at ``row`` of ``trace``."""
     first, steps = trace.phase_one, trace.arm.shape[1] - trace.phase_one
     pairs = list(zip(trace.arm[row, :first].tolist(), trace.reward[row, :first].tolist(), strict=True))
-    ties = [order_of_ties(problem, n)[row] for n in (1, trace.clients)]
+    ties = order_of_ties(problem, 1)[row, 0]
     reward_of = rewards(problem, row, first + steps)
 
-    plain = ("event", until.gamma) if isinstance(until, Event) else ("growing", until.factor, until.least)
     return reference.play(
         fit, pairs if informed else [], lambda arm, t: reward_of(arm, first + t), trace.clients, steps,
-        sigma, kappa, plain, planning, torch.cat(ties).numpy(),
+        sigma, kappa, (until.factor, until.least), ties.numpy(),
     )  # fmt: skip
 
 
 def ending(seed):
     """How the epochs of the instance ``seed`` end."""
-    events = [Event(gamma) for gamma in (0.0, 0.5, 3.0, 20.0, INF)]
-    return (Growing(), *events, Growing(1.05, 1), Growing(2.0, 30))[seed % 8]
+    return (Growing(), Growing(1.05, 1), Growing(2.0, 30))[seed % 3]
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("planning", PLANNINGS)
 @pytest.mark.parametrize("seed", range(16))
-def test_the_epochs_are_their_transcription(seed, planning):
+def test_the_epochs_are_their_transcription(seed):
     problem, draw = random_problem(seed)
     clients, rounds = int(draw.integers(1, 6)), int(draw.integers(2, 16))
-    kappa, until, informed = float(draw.uniform(0, 3)), ending(seed), seed % 3 > 0
+    kappa, until, informed = float(draw.uniform(0, 3)), ending(seed), True
     trace = surrogate_ucb(
         problem,
         Kernel(0.7),
         clients,
         rounds,
         until=until,
-        planning=planning,
         optimism=Optimism(kappa),
         begins=Beginning(informed=informed),
     )
     for row in range(3):
         fit = reference.rbf_posterior(problem.arms[row].numpy(), 0.7, 0.3)
-        assert_same(trace, row, transcribed(trace, problem, row, fit, 0.3, kappa, until, planning, informed))
+        assert_same(trace, row, transcribed(trace, problem, row, fit, 0.3, kappa, until, informed))
 
 
 def test_an_epoch_grows_and_its_sums_are_counted_by_hand():
@@ -101,35 +95,18 @@ def test_an_epoch_grows_and_its_sums_are_counted_by_hand():
     assert trace.down[:, :first].sum(1).tolist() == [4 * 2 * min(10, arms)] * 3
 
 
-@pytest.mark.parametrize("seed", range(12))
-def test_the_papers_model_on_the_papers_event_is_fed_go_ucb(seed):
-    draw = np.random.default_rng(seed)
-    network = Network(int(draw.integers(1, 4)), int(draw.integers(1, 5)))
-    problem = realizable(network, 3, arms=int(draw.integers(3, 12)), seed=seed, sigma=0.3, scale=2.0)
-    start = shared_start(problem, network, int(draw.integers(1, 6)), 10, BRIEF, encoding="counts")
-    settings = Settings(10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 1), 0.5, "counts")
-    ours = surrogate_ucb(
-        problem, LinearisedOnce.at(start, settings.lam), start.clients, 10, until=Event(0.5), planning="own",
-        optimism=Optimism(settings.beta**0.5 / problem.sigma), begins=Beginning(start=start, informed=False),
-    )  # fmt: skip
-    theirs = fed_go_ucb(problem, start, settings)
-    for part in ("arm", "sync", "up", "down"):
-        assert torch.equal(getattr(ours, part), getattr(theirs, part)), part
-
-
 def test_a_guard_takes_any_plan_and_its_bound_holds():
     problem = realizable(Network(2, 3), 3, arms=6, seed=3, sigma=0.1, scale=2.0)
     guarantee = Guarantee(2 * problem.means.abs().max().item(), 0.1)
-    for planning in PLANNINGS:
-        trace = surrogate_ucb(problem, Kernel(0.5), 4, 40, planning=planning, guarantee=guarantee)
-        first = trace.phase_one
-        assert trace.algorithm == f"Kernel, {planning}, guarded"
-        proposed = trace.notes["proposed"][:, first:]
-        assert 0.1 < proposed.double().mean() <= 1
-        assert (trace.regret <= trace.notes["certificate"] + 1e-12).all()
-        total = trace.notes["certificate"][:, first:].sum(1)
-        assert (total <= guard_regret(guarantee, 6, 4, 40, exploration=first).total).all()
-        assert trace.communication[:, -1].max() <= 2 * (4 + 4) * 6 * (1 + trace.sync.sum(1).max())
+    trace = surrogate_ucb(problem, Kernel(0.5), 4, 40, guarantee=guarantee)
+    first = trace.phase_one
+    assert trace.algorithm == "Kernel, joint, guarded"
+    proposed = trace.notes["proposed"][:, first:]
+    assert 0.1 < proposed.double().mean() <= 1
+    assert (trace.regret <= trace.notes["certificate"] + 1e-12).all()
+    total = trace.notes["certificate"][:, first:].sum(1)
+    assert (total <= guard_regret(guarantee, 6, 4, 40, exploration=first).total).all()
+    assert trace.communication[:, -1].max() <= 2 * (4 + 4) * 6 * (1 + trace.sync.sum(1).max())
 
 
 # The surrogates

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from fedgo.beyond.evidence.roster import PLAYERS
 from fedgo.beyond.evidence.studies import MAIN, REGIMES, STUDIES
 from fedgo.experiments.results import evaluated
-from fedgo.experiments.runner import SEED, known, until_written
+from fedgo.experiments.runner import SEED, shipped, until_written
 from fedgo.experiments.summaries import RESAMPLES, Array, interval
 from fedgo.experiments.world import Regime
 
@@ -39,7 +39,7 @@ def evaluations(study: str = "map") -> Mapping[tuple[Regime, str], Any]:
         KeyError: There is a table of this name, but no study.
     """
     own = STUDIES[study]
-    played = dict.fromkeys(regime for regime, *_ in known(own).cells)
+    played = dict.fromkeys(regime for regime, *_ in shipped(own).cells)
     return {(regime, name): rows for regime in played for name, rows in evaluated(own, regime).items()}
 
 

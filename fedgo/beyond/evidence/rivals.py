@@ -32,7 +32,7 @@ given all pulls. All clients learn of every pull at once, as in `fedgo.algorithm
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -47,7 +47,7 @@ from fedgo.experiments.players import MANY
 from fedgo.many_arms import ParameterSpace
 from fedgo.network import Network
 from fedgo.phase_one import Exploration, explore, phase_one_length
-from fedgo.phase_two import EventState, EventTriggered, Settings, place, require_run
+from fedgo.phase_two import EventState, EventTriggered, OnEvent, Settings, place, require_run
 from fedgo.problem import Problem
 from fedgo.simulation import simulate
 from fedgo.star import Message, Star, When
@@ -85,7 +85,7 @@ class NeuralState(NamedTuple):
         averaged: The network's values, the widths and the weight α that the server has broadcast last.
     """
 
-    tangent: EventState
+    tangent: EventState[Any]
     own: Tally
     averaged: Averaged
 
@@ -106,7 +106,7 @@ class FNUCB:
         descent: The number J of steps of gradient descent at each synchronisation.
     """
 
-    tangent: EventTriggered
+    tangent: OnEvent[Any]
     network: Network
     inputs: Tensor
     theta0: Tensor
@@ -399,5 +399,5 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
     features = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)).unsqueeze(1)
     settings = Settings(problem.sigma**2, (kappa * problem.sigma) ** 2)
     means = torch.stack([fit.mean for fit in fits]).unsqueeze(1)
-    learner = Immediate(1, features, means, arms, settings, datum=2)
+    learner = Immediate(features, means, arms, settings, datum=2)
     return simulate("Kernel UCB, fitted", problem, learner, exploration, clients, clients * rounds)

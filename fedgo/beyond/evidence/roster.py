@@ -14,12 +14,12 @@ from fedgo.beyond.evidence.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.guarantees.guarantee import Guarantee, guarded_fed_go_ucb
 from fedgo.beyond.guarantees.optimist import optimistic_ucb1
 from fedgo.beyond.method.advised import ADVISED, UCB1, Advised
-from fedgo.beyond.method.epochs import Beginning, Event, Growing, Optimism, Planning, each_arm, surrogate_ucb
+from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
 from fedgo.beyond.method.surrogates import Surrogate
-from fedgo.experiments.players import Play, Player, from_scratch, grid, known_as
-from fedgo.experiments.roster import ALGORITHMS, GO_SETTINGS
+from fedgo.experiments.players import Call, Player, from_scratch, grid, known_as
+from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.world import Regime, Setting, World
 from fedgo.pages.figures import STYLES
 from fedgo.phase_two import Settings
@@ -102,7 +102,7 @@ def play_guarded(world: World, setting: Setting) -> Trace:
     """
     promise = guarantee(world, **{name: setting[name] for name in setting if name not in ("lam", "beta")})
     how = Settings(setting["lam"], setting["beta"], encoding=world.encoding)
-    return guarded_fed_go_ucb(world.problem, world.shared, how, promise)
+    return guarded_fed_go_ucb(world.shared, how, promise)
 
 
 def guarantee(world: World, **values: Any) -> Guarantee:
@@ -129,13 +129,12 @@ def guarantee(world: World, **values: Any) -> Guarantee:
 
 def surrogate(
     model: SurrogateOf,
-    until: Growing | Event,
-    planning: Planning = "joint",
+    until: Growing,
     informed: bool = True,
     guard: float | None = None,
     arms_first: bool = False,
-) -> Play:
-    """Return a `Play` that plays a surrogate, a model of the rewards, in epochs.
+) -> Call:
+    """Return a function that plays a surrogate, a model of the rewards, in epochs.
 
     The surrogate is fitted anew before each epoch, which is planned by the largest posterior mean + κ·(posterior
     standard deviation).
@@ -144,18 +143,17 @@ def surrogate(
         model: A function from a world (some runs of a problem with N clients and T rounds) to one surrogate for all
             runs, or to a tuple with one for each run. The surrogates of a tuple have to be linearised at the ŵ₀ of the
             world's Phase I, because this Phase I is then the first part of the trace.
-        until: The rule that ends an epoch: after a number of pulls that grows by a factor, or on an event.
-        planning: "joint" for one plan for all clients, or "own" if each client plans for itself.
+        until: The rule that ends an epoch.
         informed: Whether the surrogate is fitted to the data of Phase I too. If not, the first fit has no data, which
-            only a `LinearisedOnce` accepts; with another surrogate the `Play` raises a ``ValueError``.
+            only a `LinearisedOnce` accepts; with another surrogate it raises a ``ValueError``.
         guard: The threshold γ for synchronisations of a guard inside which the surrogate plays. None means without a
             guard.
         arms_first: Whether each of the K arms is pulled once in place of the ⌈√(NT)⌉ pulls of Phase I. Phase II is then
             shortened or lengthened to a whole number of rounds, so that both phases together have at most
-            ⌈√(NT)⌉ + NT pulls. With a tuple of surrogates, or if no round is left, the `Play` raises a ``ValueError``.
+            ⌈√(NT)⌉ + NT pulls. With a tuple of surrogates, or if no round is left, it raises a ``ValueError``.
 
     Returns:
-        The `Play`, a function of a world and a setting, which has κ as "kappa". When it is called, it raises a
+        A function of a world and a setting, which has κ as "kappa". When it is called, it raises a
         ``KeyError`` if the setting has no "kappa"; a ``TypeError`` if there is to be a guard and no bound F on the mean
         rewards is known; and the errors of ``model`` and of `fedgo.beyond.method.epochs.surrogate_ucb`, for instance a
         ``ValueError`` if the first fit of a run fails.
@@ -173,19 +171,19 @@ def surrogate(
         begins = Beginning(start, exploration, informed)
         promise = None if guard is None else guarantee(world, gamma=guard)
         return surrogate_ucb(
-            world.problem, fitted, world.clients, rounds, until=until, planning=planning,
+            world.problem, fitted, world.clients, rounds, until=until,
             optimism=Optimism(setting["kappa"]), begins=begins, guarantee=promise,
         )  # fmt: skip
 
-    return Play(play)
+    return play
 
 
-def advised(how: Advised = ADVISED) -> Play:
-    """Return a `Play` of the recommended method, or of another method ``how`` of the same kind.
+def advised(how: Advised = ADVISED) -> Call:
+    """Return a function that plays the recommended method, or of another method ``how`` of the same kind.
 
-    A `Play` is a function of a world (some runs of a problem with N clients and T rounds) and a setting. The entries of
+    It takes a world (some runs of a problem with N clients and T rounds) and a setting. The entries of
     the setting replace numbers of the method by name: "kappa", "untried", "share", "few", "bold", "least" or "growth"
-    (`Advised.setting`). The `Play` raises a ``ValueError`` if an entry has another name or is out of its range, a
+    (`Advised.setting`). It raises a ``ValueError`` if an entry has another name or is out of its range, a
     ``TypeError`` if it is of another kind, and the errors of `Advised.play`.
     """
 
@@ -326,10 +324,7 @@ PLAYERS: dict[str, Player] = {
 _DOUBLING = Growing(2.0)
 
 
-_EVENT = Event(GO_SETTINGS.gamma)
-
-
-def _variant(model: SurrogateOf, until: Growing | Event = _DOUBLING, **how: Any) -> Player:
+def _variant(model: SurrogateOf, until: Growing = _DOUBLING, **how: Any) -> Player:
     """Return a player that plays the surrogate ``model`` in epochs and chooses the weight κ of exploration from 1, 2, 4
     and 8.
 
@@ -338,17 +333,26 @@ def _variant(model: SurrogateOf, until: Growing | Event = _DOUBLING, **how: Any)
     return Player(surrogate(model, until, **how), grid(kappa=(1.0, 2.0, 4.0, 8.0)))
 
 
+def removed(world: World, setting: Setting) -> Trace:
+    """Refuse to play a variant whose code was removed; its rows were played at commit d8000e1 or before."""
+    raise NotImplementedError(
+        "its clients planned each for itself or on an event; commit d8000e1 can play it"
+    )
+
+
+_REMOVED = Player(removed, grid(kappa=(1.0, 2.0, 4.0, 8.0)))
+
 VARIANTS: dict[str, Player] = {
     "process": _variant(process),
-    "process, each for itself": _variant(process, planning="own"),
-    "process, event": _variant(process, _EVENT),
+    "process, each for itself": _REMOVED,
+    "process, event": _REMOVED,
     "process, short epochs": _variant(process, until=Growing(1.3)),
     "process, each arm first": _variant(process, arms_first=True),
     "network, refitted": _variant(network),
-    "network, as printed but refitted": _variant(network, _EVENT, planning="own"),
+    "network, as printed but refitted": _REMOVED,
     "network, linearised once": _variant(once),
-    "network, as printed with Phase I data": _variant(once, _EVENT, planning="own"),
-    "network, as printed": _variant(once, _EVENT, planning="own", informed=False),
+    "network, as printed with Phase I data": _REMOVED,
+    "network, as printed": _REMOVED,
 }
 
 

@@ -16,7 +16,7 @@ from fedgo.beyond.evidence.replays import BEFORE, CURVED, FEDERATED, SEARCHERS, 
 from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, advised
 from fedgo.experiments import studies as paper
 from fedgo.experiments.halving import Rung
-from fedgo.experiments.players import Play, Player, grid, measured, play_uniform
+from fedgo.experiments.players import Call, Player, grid, measured, play_uniform
 from fedgo.experiments.runner import Listing, Regimes, Sweep
 from fedgo.experiments.studies import costs, sizes, timed
 from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
@@ -274,8 +274,8 @@ ADVISED_RUNS = Listing(
     folder=TABLES,
 )
 # For each curve, how it is played, the setting, and its regimes.
-ADVISED_CURVES: Mapping[str, tuple[Play, Setting, list[Regime]]] = {
-    "process, in epochs": (VARIANTS["process"].play, {"kappa": 3.0}, sizes(arms=(50, 500, 2_000))),
+ADVISED_CURVES: Mapping[str, tuple[Call, Setting, list[Regime]]] = {
+    "process, in epochs": (VARIANTS["process"].call, {"kappa": 3.0}, sizes(arms=(50, 500, 2_000))),
     "advised": (advised(), {}, sizes(arms=(50, 500, 5_000, 20_000, 50_000))),
 }
 
@@ -322,7 +322,7 @@ LONGEST = Regime("hartmann6", 50, rounds=10_000)
 HIDDEN_REGIMES = listed("hidden")
 HIDDEN_PLAYERS = {
     f"{way}, {epsilon:g}": Player(
-        Play(partial(play_regime, way, epsilon)),
+        partial(play_regime, way, epsilon),
         grid(batch=(4, 16, 64), model=("less noise", "as seen", "warped")),
         # the two ways add nearly the same noise, so that they share a setting
         setting_of=f"secure sum, {epsilon:g}" if way == "trusted server" else "",

@@ -27,12 +27,12 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, on_cpu, require, require_kind
-from fedgo._files import refused_by_name
+from fedgo.beyond._files import refused_by_name
 from fedgo.beyond.federation import files, wire
 from fedgo.beyond.federation.plan import Plan
 from fedgo.beyond.federation.states import ClientState, Step
 from fedgo.beyond.federation.wire import NEVER, Exchange, Kind, Letter, Refused, must
-from fedgo.confidence import Tally, compress
+from fedgo.confidence import Posterior, Tally, compress
 from fedgo.phase_two import EventState, EventTriggered
 from fedgo.simulation import largest
 
@@ -136,7 +136,7 @@ class Client:
     """
 
     # A learner for one run and this client alone, and its state. There is no learner in Phase I or if the server plans.
-    _model: tuple[EventTriggered, EventState] | None = None
+    _model: tuple[EventTriggered, EventState[Posterior]] | None = None
 
     @on_cpu
     def __init__(self, plan: Plan, me: int = 0) -> None:
@@ -500,7 +500,7 @@ class Client:
             client.memory, client._model = memory, client._model_of(memory)
         return client
 
-    def _model_of(self, memory: Memory) -> tuple[EventTriggered, EventState] | None:
+    def _model_of(self, memory: Memory) -> tuple[EventTriggered, EventState[Posterior]] | None:
         """Return the learner, linearised at ŵ₀, and its state that follows from ``memory``, or None before ŵ₀ is known
         or if the plan has no network.
 

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from fedgo._checks import require
-from fedgo._files import refused_by_name, whole
+from fedgo.beyond._files import refused_by_name, whole
 from fedgo.beyond.federation.plan import Plan
 from fedgo.beyond.federation.wire import Exchange, Kind, Letter, checksum
 

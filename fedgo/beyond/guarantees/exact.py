@@ -24,7 +24,6 @@ from fedgo._checks import require
 from fedgo.beyond.guarantees.intervals import Bounds, Interval, clipped
 from fedgo.confidence import Tally, compress
 from fedgo.phase_one import Start
-from fedgo.problem import Problem
 from fedgo.theory.ball import information_bound, noise_radius
 from fedgo.theory.regret import PhaseTwoRegret, regret_phase_two_clipped, synchronisations
 
@@ -145,16 +144,16 @@ class ExactIntervals(Bounds):
         return clipped(belief.mean, width, self.value, belief.width.square().log1p())
 
 
-def exact_intervals(problem: Problem, start: Start, value: float, delta: float = 0.1) -> ExactIntervals:
+def exact_intervals(start: Start, value: float, delta: float = 0.1) -> ExactIntervals:
     """Return the rule around the ŵ₀ of ``start``, with `computable_lam`, for which σ bounds the bias.
 
     Args:
-        problem: S runs of a problem, whose noise has to be σ-sub-Gaussian for its ``sigma``.
-        start: Phase I on this problem, with one ŵ₀ for all clients and gradients of rank K.
+        start: Phase I, with one ŵ₀ for all clients and gradients of rank K.
         value: The bound F.
         delta: The failure probability δ.
     """
-    start.require_for(problem, start.encoding, shared=True)
+    start.require(start.encoding, shared=True)
+    problem = start.problem
     w0, sigma = start.w0[:, 0], problem.sigma
     Bounds(start.clients, sigma, value, delta)  # checks them
     gradients, offsets = start.network.gradients(w0, problem.arms), start.network.values(w0, problem.arms)

@@ -271,25 +271,24 @@ def guarded(
 
 
 @on_cpu
-def guarded_fed_go_ucb(problem: Problem, start: Start, settings: Settings, guarantee: Guarantee) -> Trace:
+def guarded_fed_go_ucb(start: Start, settings: Settings, guarantee: Guarantee) -> Trace:
     """Play Fed-GO-UCB as the proposal of a guard (`guarded`), with the data of Phase I in its model too.
 
     The guard has these data and refuses an arm that they show to be bad. A proposal without them would propose this arm
     for ever.
 
     Args:
-        problem: S runs of a bandit problem.
         start: Phase I, with one ŵ₀ for all clients, the number N of clients and the number T of rounds.
         settings: λ and β of Fed-GO-UCB; γ is not used, because the guard decides when to synchronise.
         guarantee: The bounds F and σ, δ, the price κ and the threshold γ.
 
     Raises:
-        ValueError: ``start`` was made on another problem, gives each client a ŵ₀ of its own or does not fit the form of
+        ValueError: ``start`` gives each client a ŵ₀ of its own or does not fit the form of
             messages in ``settings``; or the gradients are so large, or λ so small, that rounding would decide which arm
             is proposed.
         TypeError: An argument is of another kind.
     """
-    learner = fed_go_learner(problem, start, settings)
+    problem, learner = start.problem, fed_go_learner(start, settings)
     known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
     begun = learner.resume(Tally(known.counts, known.sums - known.counts * learner.offsets.squeeze(1)))
     name, told = "Fed-GO-UCB, guarded", names_arms(start.encoding)

@@ -130,14 +130,11 @@ def of_arm(values: Tensor, arm: Tensor) -> Tensor:
 
 
 @on_cpu
-def exact_go_ucb(
-    problem: Problem, start: Start, value: float, *, delta: float = 0.1, gamma: float = 1.0
-) -> Trace:
+def exact_go_ucb(start: Start, value: float, *, delta: float = 0.1, gamma: float = 1.0) -> Trace:
     """Play Fed-GO-UCB with the regularisation λ and the radius of Theorem S, which give a certificate for every step.
 
     Args:
-        problem: S runs of a problem, whose noise has to be σ-sub-Gaussian for its ``sigma``.
-        start: Phase I on this problem, with one ŵ₀ for all clients and linearly independent gradients there.
+        start: Phase I, with one ŵ₀ for all clients and linearly independent gradients there.
         value: F, a bound on |f(x)| for every arm x.
         delta: The failure probability δ; the certificates hold with probability at least 1 − δ.
         gamma: The threshold γ ≥ 0 of the event.
@@ -151,9 +148,9 @@ def exact_go_ucb(
             ``start`` was made on another problem.
         TypeError: F, δ or γ is not a number.
     """
-    intervals = exact_intervals(problem, start, value, delta)
+    intervals = exact_intervals(start, value, delta)
+    problem, steps = start.problem, start.clients * start.rounds
     learner = Optimist(start.clients, intervals, Tally.blank(*problem.means.shape), gamma)
-    steps = start.clients * start.rounds
     trace = simulate("Fed-GO-UCB, exact", problem, learner, start.exploration, start.clients, steps)
     return with_trivial(trace, value)
 

@@ -1,16 +1,10 @@
 """Play any surrogate in epochs: all clients fit it to the shared counts and sums, pull arms, and share the new ones.
 
 Every client makes the same fit to the same data, so no model is sent. An epoch ends when the pulls of all clients have
-grown by a factor (`Growing`), or on the paper's event (`Event`). The event is n_i·Σ ln(1 + variance/σ²) > γ for some
-client i. The sum runs over the n_i pulls of the client since the last synchronisation, with the posterior variance of
-each pulled arm before its pull, the standard deviation σ of a reward's noise and a threshold γ. The pulls of an epoch
-are planned in one of two ways:
-
-- "joint": One plan for all clients, as GP-BUCB makes it. Each pull has the arm with the largest mean + κ√variance,
-  with the posterior mean and variance of its mean reward and a weight κ. The mean stays as fitted, and the variance is
-  updated as if the rewards of the pulls planned before had been observed (Desautels, Krause and Burdick, JMLR 2014,
-  https://arxiv.org/abs/1206.6402).
-- "own": Each client plans for itself, and its mean and variance are conditioned on its own pulls.
+grown by a factor (`Growing`). Its pulls are one plan for all clients, as GP-BUCB makes it. Each pull has the arm with
+the largest mean + κ√variance, with the posterior mean and variance of its mean reward and a weight κ. The mean stays as
+fitted, and the variance is updated as if the rewards of the pulls planned before had been observed (Desautels, Krause
+and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402).
 
 All clients and the server can compute a joint plan, so that they know who pulls which arm. Therefore only sums are
 sent: one scalar to the server for each arm that the client pulled, and one scalar to each client for each arm that
@@ -21,18 +15,18 @@ same kind.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple, get_args
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from fedgo._checks import count, extra, number, on_cpu, require, require_kind
 from fedgo.beyond.guarantees.guarantee import Guarantee, exchange, guarded, phase_one_tally
-from fedgo.beyond.guarantees.optimist import check_event, counts_and_sums
+from fedgo.beyond.guarantees.optimist import counts_and_sums
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.planning import plan
 from fedgo.beyond.method.surrogates import Fitted, Surrogate, fitted, why_it_failed
-from fedgo.confidence import Posterior, Tally, width
+from fedgo.confidence import Tally
 from fedgo.messages import names_arms
 from fedgo.phase_one import Exploration, Start, explore, phase_one_length
 from fedgo.phase_two import place
@@ -40,8 +34,6 @@ from fedgo.problem import Problem
 from fedgo.simulation import order_of_ties, simulate
 from fedgo.star import Ledger, Message, Star, When
 from fedgo.trace import Trace
-
-Planning = Literal["joint", "own"]
 
 
 @dataclass(frozen=True)
@@ -78,34 +70,12 @@ class Growing:
 
 
 @dataclass(frozen=True)
-class Event:
-    """A rule that ends an epoch by the paper's event: n_i·Σ ln(1 + variance/σ²) > γ for some client i.
-
-    n_i is the number of client i's pulls since the last synchronisation. The sum runs over these pulls, with the
-    posterior variance of each pulled arm before its pull and the variance σ² of a reward's noise. Source: Algorithm 1,
-    line 6.
-
-    Args:
-        gamma: The threshold γ, at least 0. It may be infinite, so that the event never occurs.
-
-    Raises:
-        ValueError: γ is negative or NaN.
-        TypeError: γ is not a number.
-    """
-
-    gamma: float = 1.0
-
-    def __post_init__(self) -> None:
-        check_event(self.gamma)
-
-
-@dataclass(frozen=True)
 class Optimism:
     """The weight κ of exploration: the index of an arm is its posterior mean + κ·(its posterior standard deviation).
 
     Args:
-        kappa: κ ≥ 0 of an arm that has been pulled, and of every arm if each client plans for itself.
-        untried: κ ≥ 0 of an arm that nobody has pulled, in a joint plan. None means ``kappa``.
+        kappa: κ ≥ 0 of an arm that has been pulled.
+        untried: κ ≥ 0 of an arm that nobody has pulled. None means ``kappa``.
         sigma: The standard deviation σ > 0 of a reward's noise that the surrogate is given. None means the σ of the
             problem.
 
@@ -127,7 +97,7 @@ class Optimism:
             number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
 
     def of_arms(self, counts: Tensor) -> Tensor:
-        """Return the weight κ of each of K arms in a joint plan, (…, K).
+        """Return the weight κ of each of K arms, (…, K).
 
         It is ``kappa`` if the arm has been pulled, otherwise ``untried``, or ``kappa`` if that is None, rounded to
         float32 and returned as float64.
@@ -169,20 +139,6 @@ class Beginning:
         require(not both, "exploration", "given", "a start has its own; give one of the two")
 
 
-class Own(NamedTuple):
-    """The models of N clients in S runs if each client plans for itself.
-
-    Args:
-        posterior: The posterior of each client on the K arms, with the mean (S, N, K) in units of the rewards and the
-            covariance (S, N, K, K) in units of σ², the variance of a reward's noise.
-        gain: Σ ln(1 + variance/σ²) over each client's pulls since the last synchronisation, (S, N), with the posterior
-            variance of each pulled arm before its pull.
-    """
-
-    posterior: Posterior
-    gain: Tensor
-
-
 class EpochState(NamedTuple):
     """The state of S runs of `Epochs` with N clients and K arms.
 
@@ -190,13 +146,10 @@ class EpochState(NamedTuple):
         fresh: The counts and sums of each client's pulls since the last synchronisation, (S, N, K) each.
         server: The counts and sums of all clients up to the last synchronisation, (S, K) each.
         place: The number of pulls of the epoch that come before each client's next pull, (S, N) int64.
-        length: The number of pulls of the epoch, (S,) int64. If epochs end on an `Event`, it is the number of pulls of
-            the joint plan up to the event, or NT + 1 for T rounds if the event does not occur within NT pulls. If each
-            client plans for itself and epochs end on an event, it is not used.
+        length: The number of pulls of the epoch, (S,) int64.
         fits: The fit of each of the S runs, which is a posterior on its K arms.
         kept: Whether a run uses the fit of an earlier epoch because a newer one failed, (S,) bool.
-        plan: In a joint plan, the arms of the epoch's pulls, (S, NT) int64, of which those after ``length`` pulls are
-            not used. If each client plans for itself, the models of the clients.
+        plan: The arms of the epoch's pulls, (S, NT) int64, of which those after ``length`` pulls are not used.
     """
 
     fresh: Tally
@@ -205,7 +158,7 @@ class EpochState(NamedTuple):
     length: Tensor
     fits: tuple[Fitted, ...]
     kept: Tensor
-    plan: Tensor | Own
+    plan: Tensor
 
 
 @dataclass(frozen=True)
@@ -223,7 +176,6 @@ class Epochs:
         sigma: The standard deviation σ of a reward's noise that the surrogates are given.
         optimism: The weight κ of the standard deviation in the index of each arm.
         until: The rule that ends an epoch.
-        planning: "joint" for one plan for all clients, or "own" if each client plans for itself.
         steps: The number NT of pulls of Phase II.
         begun: The number T₀ of pulls before Phase II.
     """
@@ -236,8 +188,7 @@ class Epochs:
     order: Tensor
     sigma: float
     optimism: Optimism
-    until: Growing | Event
-    planning: Planning
+    until: Growing
     steps: int
     begun: int
 
@@ -248,7 +199,7 @@ class Epochs:
             The state of the runs at the beginning of Phase II.
 
         Raises:
-            ValueError: The first fit of a run fails, or in a joint plan the index of an arm is NaN.
+            ValueError: The first fit of a run fails, or the index of an arm is NaN.
             ImportError: A library that the fit needs is missing.
             MemoryError: The fit needs more memory than there is.
         """
@@ -280,17 +231,13 @@ class Epochs:
             fits.append(fit)
         (runs, arms), clients = server.counts.shape, self.learners
         seat = (torch.arange(clients) - turn.unsqueeze(1)) % clients
-        length = self._length(server.counts.sum(-1))
-        plan: Tensor | Own
-        if self.planning == "own":
-            mean = torch.stack([fit.mean for fit in fits])
-            covariance = torch.stack([fit.covariance(torch.arange(arms)) for fit in fits]) / self.sigma**2
-            moments = (part.unsqueeze(1).expand(-1, clients, *part.shape[1:]) for part in (covariance, mean))
-            plan = Own(Posterior(*moments), mean.new_zeros(runs, clients))
-        else:
-            length, plan = self._plan(run, fits, length, server.counts)
+        length = torch.tensor([self.until.length(int(made)) for made in server.counts.sum(-1)])
+        pulls = min(int(length.max()), self.steps)
+        kappa, order = self.optimism.of_arms(server.counts), self.order[run].squeeze(1)
+        arm, _ = plan(fits, kappa, order, self.sigma, pulls)
+        planned = torch.nn.functional.pad(arm, (0, self.steps - pulls))
         fresh = Tally.blank(runs, clients, arms)
-        return EpochState(fresh, server, seat, length, tuple(fits), kept, plan)
+        return EpochState(fresh, server, seat, length, tuple(fits), kept, planned)
 
     def notes(self, state: EpochState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
         """Return the notes on each client's pull, by name, for N clients in S runs.
@@ -309,16 +256,9 @@ class Epochs:
     def index(self, state: EpochState) -> Tensor:
         """Return the index of each of K arms for the next pull of each of N clients in S runs, (S, N, K).
 
-        In a joint plan it is 1 for the planned arm and 0 for the others; a plan that is used up begins again. If each
-        client plans for itself, the index is mean + κ√variance, with the posterior mean and variance of the arm by the
-        client's own model and the weight ``kappa`` as κ.
-
-        Raises:
-            ValueError: Each client plans for itself, and a variance is NaN or negative beyond rounding.
+        It is 1 for the planned arm and 0 for the others; a plan that is used up begins again.
         """
         plan = state.plan
-        if isinstance(plan, Own):
-            return plan.posterior.mean + self.optimism.kappa * self.sigma * width(plan.posterior.variance)
         # a guard decides on its own when to synchronise; if the plan ends before that, it begins again
         arm = plan.gather(1, state.place % state.length.clamp(max=plan.shape[1]).unsqueeze(1))
         return torch.nn.functional.one_hot(arm, state.fresh.counts.shape[-1]).double()
@@ -326,26 +266,19 @@ class Epochs:
     def fires(self, state: EpochState, arm: Tensor) -> Tensor:
         """Return whether each client's pull would end the epoch, (S, N) bool, for N clients in S runs.
 
-        If each client plans for itself and epochs end on an event, the pull does so if n·Σ ln(1 + variance/σ²) > γ.
-        Here the sum runs over the n pulls of the client since the last synchronisation, this one included, with the
-        posterior variance of each pulled arm before its pull, the variance σ² of a reward's noise and the threshold γ.
-        Otherwise the pull does so if it is the last one of the epoch, or a later one.
+        The pull does so if it is the last one of the epoch, or a later one.
 
         Args:
             state: The state before the pull.
             arm: The arm that each client pulls, (S, N) int64.
         """
-        if isinstance(state.plan, Own) and isinstance(self.until, Event):
-            gain = state.plan.gain + state.plan.posterior.gain(arm)
-            return (state.fresh.counts.sum(-1) + 1) * gain > self.until.gamma
         # the place exceeds the length only if clients do not take turns
         return state.place + 1 >= state.length.unsqueeze(1)
 
     def learn(self, state: EpochState, arm: Tensor, reward: Tensor, turn: Tensor) -> EpochState:
         """Return the state after some of the N clients of S runs have made a pull.
 
-        The pull is added to the counts and sums of the client since the last synchronisation. If each client plans for
-        itself, the client's model learns from the reward too.
+        The pull is added to the counts and sums of the client since the last synchronisation.
 
         Args:
             state: The state before the pull.
@@ -353,18 +286,14 @@ class Epochs:
             reward: The reward that it receives, (S, N).
             turn: 1 for the clients that make this pull, 0 for the others, (S, N) float64.
         """
-        plan = state.plan
-        if isinstance(plan, Own):
-            gain = plan.gain + turn * plan.posterior.gain(arm)
-            plan = Own(plan.posterior.absorb(arm, reward, turn), gain)
         place = state.place + self.learners * turn.long()
-        return state._replace(fresh=state.fresh.record(arm, reward, turn), place=place, plan=plan)
+        return state._replace(fresh=state.fresh.record(arm, reward, turn), place=place)
 
     def synchronise(self, state: EpochState, star: Star, when: When) -> EpochState:
         """Return the state after a synchronisation of some runs.
 
-        Every client sends its counts and sums since the last synchronisation, or with a joint plan these sums alone,
-        and the server broadcasts their totals. Then all clients fit the surrogate again and plan the next epoch. A run
+        Every client sends its sums since the last synchronisation, whose counts all know from the plan, and the server
+        broadcasts their totals. Then all clients fit the surrogate again and plan the next epoch. A run
         whose fit fails keeps the fit before it.
 
         Args:
@@ -376,76 +305,16 @@ class Epochs:
         Raises:
             ImportError: A library that the fit needs is missing.
             MemoryError: The fit needs more memory than there is.
-            ValueError: In a joint plan the index of an arm is NaN.
+            ValueError: The index of an arm is NaN.
         """
         run, fits = when.run, list(state.fits)
-        news = star.collect(self._message(state.fresh.of(run)), when).summed()
-        server = state.server.of(run) + star.broadcast(self._message(news), when)
+        news = star.collect(sums_alone(state.fresh.of(run)), when).summed()
+        server = state.server.of(run) + star.broadcast(sums_alone(news), when)
         turn = (when.step + 1 - self.begun) % self.learners
         new = self._epoch(run, server, turn, [fits[r] for r in run.tolist()])
         for r, fit in zip(run.tolist(), new.fits, strict=True):
             fits[r] = fit
         return place(state._replace(fits=()), run, new._replace(fits=()))._replace(fits=tuple(fits))
-
-    def _message(self, tally: Tally) -> Message[Tally]:
-        """Return the message with ``tally`` (R, …, K) for R runs and K arms, and its cost in scalars, (R, …) int64.
-
-        If each client plans for itself, the cost is that of counts and sums. If there is a joint plan, from which all
-        know the counts, it is that of the sums alone.
-        """
-        return counts_and_sums(tally) if self.planning == "own" else sums_alone(tally)
-
-    def _length(self, pulls: Tensor) -> Tensor:
-        """Return the number of pulls (R,) that are planned for the epoch after ``pulls`` (R,) pulls of all clients.
-
-        If epochs end on an event, this number is 4N for N clients, a first guess, because the event decides how many
-        pulls are made.
-        """
-        if isinstance(self.until, Event):
-            return torch.full(pulls.shape, 4 * self.learners)
-        return torch.tensor([self.until.length(int(made)) for made in pulls])
-
-    def _plan(
-        self, run: Tensor, fits: Sequence[Fitted], length: Tensor, counts: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """Return the lengths (R,) and the arms (R, NT) of the joint plan of an epoch for R runs.
-
-        If epochs end on an event, the guess ``length`` is doubled until the event fires within the plan of every run,
-        or the plan has NT pulls. The length of a run is then the number of pulls up to the first at which the event
-        fires, or NT + 1 if it fires at none. The arms after the plan are 0.
-
-        Args:
-            run: The positions of the R runs among all S runs, (R,) int64.
-            fits: The fit of each of the R runs.
-            length: The number of pulls of the epoch, or the first guess of it, (R,).
-            counts: The number of pulls of each arm so far, (R, K).
-        """
-        kappa, order = self.optimism.of_arms(counts), self.order[run].squeeze(1)
-        while True:
-            pulls = min(int(length.max()), self.steps)
-            arm, variance = plan(fits, kappa, order, self.sigma, pulls)
-            if isinstance(self.until, Growing):
-                break
-            fired = self._fired(variance)
-            if bool(fired.any(1).all()) or pulls == self.steps:
-                length = torch.where(fired.any(1), fired.int().argmax(1) + 1, self.steps + 1)
-                break
-            length = 2 * length
-        return length, torch.nn.functional.pad(arm, (0, self.steps - pulls))
-
-    def _fired(self, variance: Tensor) -> Tensor:
-        """Return whether the event of the client that pulls would fire at each of the L pulls of a plan, (R, L) bool.
-
-        The N clients pull in turn. The event is n·Σ ln(1 + variance/σ²) > γ over the client's n pulls of the plan so
-        far, with the variance σ² of a reward's noise and the threshold γ. ``variance`` (R, L) is the posterior variance
-        of each pulled arm before its pull, in R runs.
-        """
-        assert isinstance(self.until, Event)
-        pulls, clients = variance.shape[1], self.learners
-        gain = torch.nn.functional.pad((variance / self.sigma**2).log1p(), (0, -pulls % clients))
-        own = gain.unflatten(1, (-1, clients)).cumsum(1)
-        fired: Tensor = own * torch.arange(1, own.shape[1] + 1).unsqueeze(-1) > self.until.gamma
-        return fired.flatten(1)[:, :pulls]
 
 
 def sums_alone(tally: Tally) -> Message[Tally]:
@@ -457,9 +326,7 @@ def sums_alone(tally: Tally) -> Message[Tally]:
     return Message(tally, (tally.counts > 0).sum(-1))
 
 
-def require_epochs(
-    surrogates: Sequence[Surrogate], rounds: int, until: Growing | Event, optimism: Optimism
-) -> None:
+def require_epochs(surrogates: Sequence[Surrogate], rounds: int, until: Growing, optimism: Optimism) -> None:
     """Check that `surrogate_ucb` can play in epochs with these arguments.
 
     Args:
@@ -469,7 +336,7 @@ def require_epochs(
         optimism: The weights of exploration.
 
     Raises:
-        TypeError: A surrogate has no ``fit``, ``until`` is neither `Growing` nor `Event`, ``optimism`` is not an
+        TypeError: A surrogate has no ``fit``, ``until`` is no `Growing`, ``optimism`` is not an
             `Optimism`, or T is not a whole number.
         ValueError: T is below 1 or above 2⁵³.
         ImportError: A surrogate is a `GaussianProcess`, and SciPy is not installed.
@@ -481,7 +348,7 @@ def require_epochs(
             with extra("study"):  # refuse now and not at the first fit
                 import scipy.optimize  # noqa: F401
     count("rounds", rounds, "give T, at least one round")
-    require_kind(isinstance(until, Growing | Event), "until", until, "give Growing or Event")
+    require_kind(isinstance(until, Growing), "until", until, "give Growing(factor)")
     require_kind(isinstance(optimism, Optimism), "optimism", optimism, "give Optimism(kappa)")
 
 
@@ -528,8 +395,7 @@ def surrogate_ucb(
     clients: int,
     rounds: int,
     *,
-    until: Growing | Event | None = None,
-    planning: Planning = "joint",
+    until: Growing | None = None,
     optimism: Optimism = Optimism(),
     begins: Beginning = Beginning(),
     guarantee: Guarantee | None = None,
@@ -541,8 +407,7 @@ def surrogate_ucb(
         surrogate: One surrogate for all runs, or a sequence with one for each run.
         clients: The number N of clients.
         rounds: The number T of rounds, so that Phase II has NT pulls.
-        until: The rule that ends an epoch, `Growing` or `Event`; None means ``Growing()``.
-        planning: "joint" for one plan for all clients, or "own" if each client plans for itself.
+        until: The rule that ends an epoch; None means ``Growing()``.
         optimism: The weight κ of the posterior standard deviation in the index of an arm, and the standard deviation σ
             of a reward's noise that the surrogate is given.
         begins: The pulls before the first fit.
@@ -557,10 +422,10 @@ def surrogate_ucb(
     Raises:
         TypeError: ``problem``, a surrogate, ``until``, ``optimism``, ``begins`` or ``guarantee`` is of another kind, or
             N or T is not a whole number.
-        ValueError: N or T is below 1; ``planning`` is unknown; a sequence does not have one surrogate for each run; the
+        ValueError: N or T is below 1; a sequence does not have one surrogate for each run; the
             ``start`` in ``begins`` was made on another problem or gives each client fitted parameters ŵ₀ of its own, or
-            the ``exploration`` in it has another number of runs; the first fit of a run fails; the index of an arm is
-            NaN; or each client plans for itself, and a posterior variance is NaN or negative beyond rounding.
+            the ``exploration`` in it has another number of runs; the first fit of a run fails; or the index of an arm
+            is NaN.
         AttributeError: The ``start`` in ``begins`` is not a `Start`, or the ``exploration`` not an `Exploration`.
         RuntimeError: The ``exploration`` in ``begins`` has an arm that the problem does not have.
         ImportError: A library that a fit needs is missing, SciPy for a `GaussianProcess` for instance.
@@ -576,11 +441,11 @@ def surrogate_ucb(
     require_epochs(each, rounds, until, optimism)
     require_kind(isinstance(begins, Beginning), "begins", begins, "give Beginning(start or exploration)")
     sigma = problem.sigma if optimism.sigma is None else optimism.sigma
-    kinds = get_args(Planning)
-    require(planning in kinds, "planning", planning, f"choose one of {kinds}")
     start, exploration = begins.start, begins.exploration
     if start is not None:
-        start.require_for(problem, start.encoding, shared=True)
+        same = start.problem.same(problem)
+        require(same, "the problem", problem.name, "give the problem on which the start was made")
+        start.require(start.encoding, shared=True)
         exploration = start.exploration
     told = start is not None and names_arms(start.encoding)  # the server knows the data of Phase I already
     exploration = exploration or explore(problem, phase_one_length(clients, rounds))
@@ -592,9 +457,9 @@ def surrogate_ucb(
             exploration, first = exchange(exploration, clients, arms, told, message)
     learner = Epochs(
         clients, problem.arms, problem.runs, each, first, order_of_ties(problem, 1),
-        sigma, optimism, until, planning, clients * rounds, begun,
+        sigma, optimism, until, clients * rounds, begun,
     )  # fmt: skip
-    name = f"{type(each[0]).__name__}, {planning}"
+    name = f"{type(each[0]).__name__}, joint"
     if guarantee is not None:
         return guarded(f"{name}, guarded", problem, learner, exploration, clients, rounds, guarantee, told)
     return simulate(name, problem, learner, exploration, clients, clients * rounds)

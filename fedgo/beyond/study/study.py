@@ -17,8 +17,8 @@ from pathlib import Path
 from textwrap import fill, shorten
 from typing import Any
 
-from fedgo import _files
 from fedgo._checks import extra, require
+from fedgo.beyond import _files
 from fedgo.beyond.federation.wire import checked_reward
 from fedgo.beyond.method.advised import Goal
 from fedgo.beyond.method.surrogates import Surrogate

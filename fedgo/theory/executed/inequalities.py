@@ -10,7 +10,7 @@ from torch import Tensor
 from fedgo._checks import require
 from fedgo.confidence import Tally, ball
 from fedgo.theory import regret as theory
-from fedgo.theory.executed.plays import PhaseTwoRuns
+from fedgo.theory.executed.runs import PhaseTwoRuns
 
 _SLACK = 1 + 1e-9  # the factor by which rounding may violate an inequality
 # The widths come from Cholesky factors of the matrices Σ, whose rounding errors grow with C_g²/λ. For each unit of
@@ -18,7 +18,7 @@ _SLACK = 1 + 1e-9  # the factor by which rounding may violate an inequality
 _LOST = 1e-14
 
 
-def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
+def violations(runs: PhaseTwoRuns) -> dict[str, Tensor]:
     """Check the inequalities of the analysis at every step of executed runs, and return where each of them fails.
 
     There are S runs of NT steps, of N clients in T rounds. g_t is the gradient of the arm pulled at step t, Σ_{t−1,i}
@@ -30,7 +30,7 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
     ``gain``), count; ``bad_epochs`` and ``syncs`` are checked exactly.
 
     Args:
-        play: The runs, with γ > 0.
+        runs: The runs, with γ > 0.
 
     Returns:
         A dictionary of boolean tensors, True where the inequality fails, with these names and shapes
@@ -56,7 +56,7 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
             arms.
         RuntimeError: A matrix Σ is not positive definite in float64, because λ is too small for the gradients.
     """
-    steps, clients, gamma = play.replay, play.start.clients, play.settings.gamma
+    steps, clients, gamma = runs.replay, runs.start.clients, runs.settings.gamma
     last, growth = steps.total[:, -1], steps.central.log1p()
     epochs = steps.by_epoch(growth)
     before = torch.cat([torch.zeros_like(epochs[:, :1]), epochs.cumsum(1)], 1).gather(1, steps.epoch)
@@ -65,13 +65,13 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
     lag = (steps.total - growth) - (steps.information - steps.local.log1p())
     good = (epochs <= 1).gather(1, steps.epoch)
     seat = steps.epoch * clients + torch.arange(steps.epoch.shape[1]) % clients
-    blank, silent = torch.zeros(len(seat), int(seat.max()) + 1, dtype=torch.float64), ~play.sync
+    blank, silent = torch.zeros(len(seat), int(seat.max()) + 1, dtype=torch.float64), ~runs.sync
     widths = blank.scatter_add(1, seat, width * silent)
     cut = blank.scatter_add(1, seat, width.clamp(max=1) * silent)
-    most = [theory.synchronisations(play.start.rounds, information, gamma) for information in last.tolist()]
-    slack = _SLACK + _LOST * play.slope**2 / play.settings.lam
+    most = [theory.synchronisations(runs.start.rounds, information, gamma) for information in last.tolist()]
+    slack = _SLACK + _LOST * runs.slope**2 / runs.settings.lam
     return {
-        "information": last > play.information_bound * _SLACK,
+        "information": last > runs.information_bound * _SLACK,
         "potential": steps.central.sum(1) > 2 * last * _SLACK,
         "cut_potential": steps.central.clamp(max=1).sum(1) > theory.potential_clipped(1.0) * last * _SLACK,
         "ratio": steps.local / steps.central > lag.exp() * slack,
@@ -80,7 +80,7 @@ def violations(play: PhaseTwoRuns) -> dict[str, Tensor]:
         "gain": steps.gain > (steps.total - before) * slack + 1e-9,
         "widths": widths > math.sqrt(2 * gamma) * _SLACK,
         "cut_widths": cut > math.sqrt(theory.potential_clipped(gamma)) * _SLACK,
-        "syncs": play.sync.sum(1) > torch.tensor(most, dtype=torch.float64),
+        "syncs": runs.sync.sum(1) > torch.tensor(most, dtype=torch.float64),
     }
 
 
@@ -112,11 +112,11 @@ class OneStep(NamedTuple):
         return int((self.covered & (self.regret > least * _SLACK)).sum())
 
 
-def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) -> OneStep:
+def one_step(runs: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) -> OneStep:
     """Return the regret of each step of Phase II, and the bounds on it by the lemma "Instantaneous regret".
 
     Args:
-        play: S runs on a realizable problem, whose true parameter w* is known.
+        runs: S runs on a realizable problem, whose true parameter w* is known.
         curvature: The bound C_h on the second derivatives in each run, a tensor (S,).
         line_three: Whether the clients' index was that of line 3 of Algorithm 1, the largest value of the network over
             the confidence ball; if not, it was the first-order index.
@@ -134,16 +134,16 @@ def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) ->
         RuntimeError: The matrix Σ of a client's data is not positive definite in float64, because the regularisation
             weight λ is too small for the gradients.
     """
-    truth, settings, steps = play.problem.truth, play.settings, play.replay
+    truth, settings, steps = runs.problem.truth, runs.settings, runs.replay
     beta = settings.beta
     if truth is None:
         raise ValueError("truth is None: give a realizable problem, whose w* is known")
     require(curvature.shape == truth.shape[:1], "the shape of curvature", tuple(curvature.shape), "give (S,)")
-    w0 = play.start.w0
-    pulled = torch.nn.functional.one_hot(play.arm, play.problem.arms.shape[1]).double()
+    w0 = runs.start.w0
+    pulled = torch.nn.functional.one_hot(runs.arm, runs.problem.arms.shape[1]).double()
     counts, sums = steps.known
-    before = Tally(counts - pulled, sums - pulled * play.residual.unsqueeze(-1))
-    around = ball(play.gradients.unsqueeze(1), w0, settings.lam, beta, before)
+    before = Tally(counts - pulled, sums - pulled * runs.residual.unsqueeze(-1))
+    around = ball(runs.gradients.unsqueeze(1), w0, settings.lam, beta, before)
     covered = around.contains(truth.unsqueeze(1))
     distance = (w0[:, 0] - truth).norm(dim=-1)
     pairs = zip(curvature.tolist(), distance.tolist(), strict=True)
@@ -154,21 +154,21 @@ def one_step(play: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) ->
     widths = 2 * math.sqrt(beta) * steps.local.sqrt()
     printed = theory.excess_printed(beta, 1.0, settings.lam) * curvature.unsqueeze(1)
     bound = widths + torch.tensor(excess, dtype=torch.float64).unsqueeze(1)
-    return OneStep(covered, play.regret, bound, widths + printed)
+    return OneStep(covered, runs.regret, bound, widths + printed)
 
 
 def regret_bound(
-    play: PhaseTwoRuns, value: float, excess: Tensor | float = 0.0, information: Tensor | float | None = None
+    runs: PhaseTwoRuns, value: float, excess: Tensor | float = 0.0, information: Tensor | float | None = None
 ) -> Tensor:
     """Return the bound on the regret of Phase II of each of S runs, (S,).
 
     It is that of item 3 of the repaired theorem (`fedgo.theory.regret.regret_phase_two_clipped`), for any
-    regularisation weight λ > 0. No width is above C_g/√λ, with the bound C_g on the gradients of ``play``.
+    regularisation weight λ > 0. No width is above C_g/√λ, with the bound C_g on the gradients of ``runs``.
 
     If the threshold γ of the runs is ∞, the bound is ∞, or NaN if Λ < 1 or the squared radius β is 0.
 
     Args:
-        play: The runs.
+        runs: The runs.
         value: The bound F ≥ 0 on the absolute mean rewards.
         excess: The second-order part of the regret of each step, one number or one for each run, (S,).
         information: The log-ratio Λ = ln(det Σ/det λI) of the matrix Σ of all pulls, or a bound on it, one number or
@@ -181,11 +181,11 @@ def regret_bound(
         RuntimeError: ``excess`` or ``information`` is given for another number of runs, or ``information`` is None, and
             λ is too small for the gradients.
     """
-    information = play.replay.total[:, -1] if information is None else information
-    by_run = torch.zeros(2, len(play.arm), dtype=torch.float64)
+    information = runs.replay.total[:, -1] if information is None else information
+    by_run = torch.zeros(2, len(runs.arm), dtype=torch.float64)
     by_run[0], by_run[1] = information, excess
-    settings, widest = play.settings, play.slope / math.sqrt(play.settings.lam)
-    sizes: dict[str, Any] = {"clients": play.start.clients, "rounds": play.start.rounds, "value": value}
+    settings, widest = runs.settings, runs.slope / math.sqrt(runs.settings.lam)
+    sizes: dict[str, Any] = {"clients": runs.start.clients, "rounds": runs.start.rounds, "value": value}
     bound = partial(
         theory.regret_phase_two_clipped, settings.beta, gamma=settings.gamma, widest=widest, **sizes
     )

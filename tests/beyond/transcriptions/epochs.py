@@ -24,13 +24,12 @@ def conditioned(mean, covariance, arm, y, sigma):
     return mean + gain * (y - mean[arm]), covariance - np.outer(gain, covariance[arm])
 
 
-def play(fit, first, reward_of, clients, steps, sigma, kappa, until, planning, ties, untried=None):
-    """``until`` is ("growing", factor, least) or ("event", γ).
+def play(fit, first, reward_of, clients, steps, sigma, kappa, until, ties, untried=None):
+    """``until`` is (factor, least), and ``untried`` the κ of arms that nobody has pulled.
 
-    ``untried`` is the κ of arms that nobody has pulled, of a joint plan.
-    ``ties`` (1 + N, K): the places of the arms in the order of ties of a plan, and of each client.
+    ``ties`` (K,): the places of the arms in the order of ties of a plan.
     """
-    arms = ties.shape[1]
+    arms = len(ties)
     server_n, server_s = np.zeros(arms), np.zeros(arms)
     for arm, y in first:
         server_n[arm] += 1
@@ -40,41 +39,29 @@ def play(fit, first, reward_of, clients, steps, sigma, kappa, until, planning, t
     for t in range(steps):
         i = t % clients
         if fresh is None:
-            fresh = [SimpleNamespace(n=np.zeros(arms), s=np.zeros(arms), gain=0.0) for _ in range(clients)]
+            fresh = [SimpleNamespace(n=np.zeros(arms), s=np.zeros(arms)) for _ in range(clients)]
             mean, covariance = fit(server_n, server_s)
-            own = [(mean, covariance)] * clients
             taken, begun_with = 0, server_n.sum()
-        here_mean, here = own[i] if planning == "own" else (mean, covariance)
         widths = np.where(server_n > 0, kappa, kappa if untried is None else untried)
-        index = here_mean + widths * np.sqrt(np.clip(here.diagonal(), 0, None))
-        order = ties[1 + i] if planning == "own" else ties[0]
+        index = mean + widths * np.sqrt(np.clip(covariance.diagonal(), 0, None))
         best = index.max()
         arm = max(
-            (x for x in range(arms) if index[x] >= best - 1e-9 * max(1, abs(best))), key=order.__getitem__
+            (x for x in range(arms) if index[x] >= best - 1e-9 * max(1, abs(best))), key=ties.__getitem__
         )
         y = reward_of(arm, t)
-        fresh[i].gain += math.log1p(here[arm, arm] / sigma**2)
         fresh[i].n[arm] += 1
         fresh[i].s[arm] += y
         taken += 1
-        if planning == "own":
-            own[i] = conditioned(*own[i], arm, y, sigma)
-        else:  # as if its mean were observed
-            covariance = conditioned(mean, covariance, arm, mean[arm], sigma)[1]
-        if until[0] == "event":
-            fired = fresh[i].n.sum() * fresh[i].gain > until[1]
-        else:
-            fired = taken == max(math.ceil(begun_with * (until[1] - 1)), until[2])
+        # as if its mean were observed
+        covariance = conditioned(mean, covariance, arm, mean[arm], sigma)[1]
+        fired = taken == max(math.ceil(begun_with * (until[0] - 1)), until[1])
         up = down = 0
         if fired:
             everybody = sum(c.n for c in fresh)
             for c in fresh:
-                up += 2 * int(min(c.n.sum(), arms)) if planning == "own" else int((c.n > 0).sum())
+                up += int((c.n > 0).sum())
                 server_n, server_s = server_n + c.n, server_s + c.s
-            for _ in range(clients):
-                down += (
-                    2 * int(min(everybody.sum(), arms)) if planning == "own" else int((everybody > 0).sum())
-                )
+            down = clients * int((everybody > 0).sum())
             syncs, fresh = syncs + 1, None
         for name, value in zip(("arm", "up", "down", "sync"), (arm, up, down, fired), strict=True):
             getattr(out, name).append(value)

@@ -6,7 +6,7 @@ import stat
 import pytest
 import torch
 
-from fedgo import _files
+from fedgo.beyond import _files
 
 ARRAYS = {"one": torch.ones(2)}
 

@@ -28,17 +28,20 @@ class Replayed:
     """Runs of Phase II together with what they were made from, to be analysed.
 
     Args:
-        problem: S runs of a bandit problem with K arms.
         start: The result of Phase I for N clients and T rounds, with one fitted parameter ŵ₀ of d_w numbers for all
             clients of a run.
         settings: The parameters of Phase II, among them the regularisation weight λ.
         trace: The trace of both phases; the pulls of Phase II are its last NT steps.
     """
 
-    problem: Problem
     start: Start
     settings: Settings
     trace: Trace
+
+    @property
+    def problem(self) -> Problem:
+        """The S runs of the problem with K arms."""
+        return self.start.problem
 
     @property
     def arm(self) -> Tensor:
@@ -105,10 +108,10 @@ class Replayed:
         regularisation weight λ.
 
         Raises:
-            ValueError: The start has several ŵ₀ in a run, or was made on a problem with other arms.
+            ValueError: The start has several ŵ₀ in a run.
             RuntimeError: A matrix Σ is not positive definite in float64, because λ is too small for the gradients.
         """
-        return replay(self.start, self.problem.arms, self.trace, self.settings.lam)
+        return replay(self.start, self.trace, self.settings.lam)
 
 
 @dataclass(frozen=True)
@@ -116,7 +119,6 @@ class PhaseTwoRuns(Replayed):
     """Runs of Phase II with a bound on the gradients, for which the bounds of the analysis can be computed.
 
     Args:
-        problem: S runs of a bandit problem with K arms.
         start: The result of Phase I for N clients and T rounds, with one fitted parameter ŵ₀ of d_w numbers for all
             clients of a run.
         settings: The parameters of Phase II, among them the regularisation weight λ.
@@ -218,7 +220,7 @@ class Hindsight(Replayed):
             y is a reward of the arm x, and f_x(ŵ₀) the network's value at the parameter ŵ₀ of Phase I.
 
         Raises:
-            ValueError: The start has several ŵ₀ in a run, or was made on a problem with other arms.
+            ValueError: The start has several ŵ₀ in a run.
             RuntimeError: The matrix of a client's data is not positive definite in float64, because the regularisation
                 weight λ is too small for the gradients.
             IndexError: Phase II has no such step.
@@ -237,7 +239,7 @@ class Hindsight(Replayed):
             at: Steps of Phase II, counted from 0, (n,) int64.
 
         Raises:
-            ValueError: The start has several ŵ₀ in a run, or was made on a problem with other arms.
+            ValueError: The start has several ŵ₀ in a run.
             RuntimeError: Σ is not positive definite in float64, because λ is too small for the gradients.
             IndexError: Phase II has no such step.
         """
@@ -256,7 +258,7 @@ class Hindsight(Replayed):
             at: Steps of Phase II, counted from 0, (n,) int64.
 
         Raises:
-            ValueError: The start has several ŵ₀ in a run, or was made on a problem with other arms.
+            ValueError: The start has several ŵ₀ in a run.
             RuntimeError: Σ is not positive definite in float64, because λ is too small for the gradients.
             IndexError: Phase II has no such step.
         """
@@ -295,13 +297,12 @@ class Hindsight(Replayed):
 
 
 def play_phase_two(
-    problem: Problem, start: Start, settings: Settings, index: Index | None = None, slope: float | None = None
+    start: Start, settings: Settings, index: Index | None = None, slope: float | None = None
 ) -> PhaseTwoRuns:
     """Play Phase II of Fed-GO-UCB from ``start`` and return its runs for the analysis.
 
     Args:
-        problem: S runs of a bandit problem.
-        start: Phase I on the same problem, a `fedgo.phase_one.shared_start`.
+        start: Phase I, a `fedgo.phase_one.shared_start`.
         settings: The regularisation λ, the squared radius β, the threshold γ, and the form of the messages.
         index: A function that returns the index of each of K arms for each of N clients, (S, N, K), from the posteriors
             and the data of the clients; each client pulls the arm with its largest index. If it is None, the
@@ -311,16 +312,16 @@ def play_phase_two(
             parameter ŵ₀ of Phase I. A given bound is not checked.
 
     Raises:
-        ValueError: The start does not fit the problem or the settings, the gradients are so large, or λ so small, that
+        ValueError: The start does not fit the settings, the gradients are so large, or λ so small, that
             rounding would decide which arm is pulled, or an index is NaN.
-        TypeError: ``problem``, ``start`` or ``settings`` is of another kind.
+        TypeError: ``start`` or ``settings`` is of another kind.
     """
-    learner = replace(fed_go_learner(problem, start, settings), optimism=index)
+    learner = replace(fed_go_learner(start, settings), optimism=index)
     steps = start.clients * start.rounds
-    trace = simulate("Fed-GO-UCB", problem, learner, start.exploration, start.clients, steps)
+    trace = simulate("Fed-GO-UCB", start.problem, learner, start.exploration, start.clients, steps)
     if slope is None:
-        slope = start.network.gradients(start.w0, problem.arms.unsqueeze(1)).norm(dim=-1).max().item()
-    return PhaseTwoRuns(problem, start, settings, trace, slope)
+        slope = start.network.gradients(start.w0, start.problem.arms.unsqueeze(1)).norm(dim=-1).max().item()
+    return PhaseTwoRuns(start, settings, trace, slope)
 
 
 def linear_play(
@@ -351,7 +352,7 @@ def linear_play(
     runs, _, d_x = problem.arms.shape
     origin, loss = (torch.zeros(runs, *shape, dtype=torch.float64) for shape in ((1, d_x), (1,)))
     start = Start(problem, SingleUnit(d_x), clients, rounds, Exploration.nothing(runs), origin, loss)
-    return play_phase_two(problem, start, settings, index)
+    return play_phase_two(start, settings, index)
 
 
 def blind(source: torch.Generator) -> Index:
@@ -370,7 +371,7 @@ def blind(source: torch.Generator) -> Index:
     return index
 
 
-def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
+def single_unit_line_three(start: Start, beta: float) -> Index:
     """Return line 3 of Algorithm 1 as an index for `fedgo.theory.worlds.SingleUnit`, where it has a closed form.
 
     The network's value is f_x(w) = tanh(wᵀx). Because tanh increases, the arm x with the largest max f_x(w) over the
@@ -380,14 +381,13 @@ def single_unit_line_three(start: Start, arms: Tensor, beta: float) -> Index:
 
     Args:
         start: Phase I with its parameter ŵ₀, whose network is a `fedgo.theory.worlds.SingleUnit`.
-        arms: The features of K arms in each of S runs, (S, K, d_x).
         beta: The squared radius β ≥ 0 of the ball.
 
     Returns:
         A function of the posterior and the data of M learners in each of S runs, which returns max wᵀx, (S, M, K). It
         raises a ``ValueError`` if β is negative, and its value is NaN or infinite where f_x(ŵ₀) is rounded to 1 or −1.
     """
-    value = start.network.values(start.w0, arms.unsqueeze(1))
+    value = start.network.values(start.w0, start.problem.arms.unsqueeze(1))
 
     def index(posterior: Estimates, data: Tally) -> Tensor:
         """Return max wᵀx over the confidence ball for each of K arms x and each of M learners in S runs, (S, M, K).
