@@ -5,7 +5,7 @@ import math
 import os
 import warnings
 from contextlib import suppress
-from dataclasses import dataclass, field, fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cached_property, partial
 from inspect import ismodule
 from numbers import Real
@@ -115,6 +115,21 @@ class Plan:
     seed: int = 0
     run: int = 0
     fitting: Fitting | None = None
+
+    @classmethod
+    def of(cls, options: Any, **how: Any) -> "Plan":
+        """Return the plan on the options of a table.
+
+        Args:
+            options: The `fedgo.beyond.study.table.Options`, which every site reads from the same table.
+            how: The other arguments of a `Plan`. The features of a category share a length scale of its ``fitting``.
+        """
+        arms, groups = options.encoded(len(options.names))
+        fitting = how.get("fitting")
+        if fitting is not None and fitting.how.surrogate == ADVISED.surrogate and not fitting.differ:
+            surrogate = replace(fitting.how.surrogate, groups=groups)
+            how["fitting"] = replace(fitting, how=replace(fitting.how, surrogate=surrogate))
+        return cls(arms, **how)
 
     @on_cpu
     def __post_init__(self) -> None:

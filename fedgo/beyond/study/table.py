@@ -303,9 +303,9 @@ def read(
         near = get_close_matches(header, cells.columns, 2) or list(cells.columns)[:3]
         require(header in cells, "the column", header, f"did you mean {' or '.join(map(repr, near))}?")
     size, offset, wrong = len(cells), 0, dict[int, str]()
+    called = [""] * (size if known is None else size + len(known.names))
     if known is None:
         roles = _roles(cells, given)
-        called = [""] * size
     else:
         offset = len(known.names)
         before = pd.DataFrame(known.rows, known.names, known.columns)
@@ -417,11 +417,11 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
             pattern = tuple(pd.factorize(cells[header])[0]) if text else _scaled(cells[header])
             if len(set(pattern)) == 1:
                 roles[header] = f"it is always {_short(cells[header][0])!r}"
-            elif pattern in seen and header not in given:
-                roles[header] = f"it says the same as {seen[pattern]!r}"
+            elif (text, pattern) in seen and header not in given and (text or len(set(pattern)) > 2):
+                roles[header] = f"it says the same as {seen[text, pattern]!r}"
             elif roles[header] == CATEGORY and len(set(pattern)) > _LEVELS:
                 roles[header] = f"it has more than {_LEVELS:,} different texts"
-            seen.setdefault(pattern, header)
+            seen.setdefault((text, pattern), header)
     if (
         names
         and names[0] in counted

@@ -1,0 +1,251 @@
+"""A laboratory's table as it is: what each column is taken for, results, plates, and what is refused in which words."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+import torch
+from click.testing import CliRunner
+
+from fedgo.beyond import Fitting, Options, Plan, Study
+from fedgo.beyond.study import cli
+from fedgo.beyond.study.table import Table, read
+
+SCREEN = """ligand,SMILES,base,temperature,pressure,operator,yield
+XPhos,CC(C)P,KOAc,90,1,Ann,61
+XPhos,CC(C)P,KOAc,90,1,Bob,63.5
+XPhos,CC(C)P,None,90,1,Ann,PENDING
+PPh3,P(c1),KOAc,105,1,Ann,
+PPh3,P(c1),None,105,1,Bob,failed
+"""
+
+
+def written(folder: Path, text: str, name: str = "table.csv", encoding: str = "utf-8") -> Path:
+    (folder / name).write_bytes(text.encode(encoding))
+    return folder / name
+
+
+def roles(table: Table) -> dict[str, str]:
+    return dict(zip(table.options.columns, table.options.roles, strict=True))
+
+
+def said(study: Path, *words: Any, code: int = 0) -> str:
+    done = CliRunner().invoke(cli.main, ["--study", str(study), *map(str, words)])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+def test_texts_results_replicates_copies_and_constants_are_read_as_they_are(tmp_path: Path) -> None:
+    table = read(written(tmp_path, SCREEN), result="yield", ignore=["operator"])
+    assert roles(table) == {
+        "ligand": "category",
+        "SMILES": "it says the same as 'ligand'",
+        "base": "category",
+        "temperature": "number",
+        "pressure": "it is always '1'",
+        "operator": "ignored",
+        "yield": "result",
+    }
+    assert table.options.names == ("XPhos, KOAc", "XPhos, None", "PPh3, KOAc", "PPh3, None")
+    assert table.results == ((1, "XPhos, KOAc", 61.0), (2, "XPhos, KOAc", 63.5), (5, "PPh3, None", "failed"))
+    assert table.report[0] == "5 rows: 4 options, 3 features, 3 results, 1 options with several"
+    assert "  pressure: left out: it is always '1'" in table.report
+    assert "  yield: result: 2 numbers, 1 failed, 2 without" in table.report
+
+
+def test_two_options_with_different_texts_have_the_distance_1_and_one_length_scale(tmp_path: Path) -> None:
+    options = Options.of(written(tmp_path, SCREEN), result="yield", ignore=["operator", "temperature"])
+    features, groups = options.encoded(4)
+    assert groups == (0, 0, 1, 1)
+    distances = torch.cdist(features, features)
+    assert distances[0].tolist() == pytest.approx([0, 1, 1, math.sqrt(2)])
+
+
+READ = {
+    "semicolons, decimal commas": ("x;y\n1,5;2\n2,5;1\n", {}, ["1.5", "2.5"]),
+    "tabs": ("x\ty\n1.5\t2\n2.5\t1\n", {}, ["1.5", "2.5"]),
+    "a line sep=": ("sep=;\nx;y\n1,5;2\n2,5;1\n", {}, ["1.5", "2.5"]),
+    "comments": ("# Source: a paper, 2020\n# MIT\nx,y\n1.5,2\n2.5,1\n", {}, ["1.5", "2.5"]),
+    "a mark": ("\ufeffx,y\n1.5,2\n2.5,1\n", {}, ["1.5", "2.5"]),
+    "no header": ("1.5,2\n2.5,1\n", {}, ["1.5", "2.5"]),
+    "units below the header": ("x,y\nmin,bar\n1.5,2\n2.5,1\n3.5,4\n", {}, ["1.5", "2.5", "3.5"]),
+    "empty rows and columns": ("x,y,,\n1.5,2,,\n,,,\n2.5,1,,\n", {}, ["1.5", "2.5"]),
+    "a running number": ("run,a,b\n1,5,2\n2,6,2\n3,6,1\n", {}, ["1", "2", "3"]),
+    "a running number of repeated rows": ("run,a,b\n1,5,2\n2,6,1\n3,6,1\n", {}, ["5", "6"]),
+    "names that are no numbers": ("x,exp\n1,e1\n1,e2\n2,e3\n", {}, ["e1", "e2", "e3"]),
+    "codes": ("solvent,t\n1,5\n2,5\n1,6\n", {"category": ["solvent"]}, ["1, 5", "2, 5", "1, 6"]),
+    "long texts": (f"a,b\n{'x' * 30},1\n{'x' * 31},1\n{'x' * 31},2\n", {}, None),
+    "one option": ("x,y\n1,2\n", {}, ["1"]),
+    "results of any size": ("x,r\n1,1e-12\n2,1e12\n5,-3\n", {"result": "r"}, ["1", "2", "5"]),
+}
+
+
+@pytest.mark.parametrize(("text", "how", "names"), READ.values(), ids=READ)
+def test_a_table_is_read(text: str, how: dict[str, Any], names: list[str] | None, tmp_path: Path) -> None:
+    options = read(written(tmp_path, text), **how).options
+    assert [name.split(", ")[0] if "run" in text else name for name in options.names] == (
+        names or [f"row {k}" for k in (1, 2, 3)]
+    )
+
+
+REFUSED = {
+    "half text": ("x,y\n1,2\nabc,3\n2,4\n", {}, "the column 'x' in row 2 is 'abc': other rows have numbers"),
+    "empty cells": (
+        "x,y\n1,2\n,3\n2,4\n",
+        {},
+        "the column 'x' in row 2 is ''.*--category, --ignore or --result",
+    ),
+    "a decimal comma": (
+        "exp,t\ne1,1,5\ne2,2,5\n",
+        {},
+        "Expected 2 fields in line 2, saw 3; separate by semicolons",
+    ),
+    "a thousand or 1": (
+        "x;y\n1,234;5\n2,345;6\n",
+        {},
+        "column 'x' in row 1 is '1,234': is this a decimal comma",
+    ),
+    "double headers": ("t,t\n1,2\n3,4\n", {}, r"the name that two columns have is \['t'\]"),
+    "an open quote": ('x,y\n1,"2\n3,4\n', {}, "EOF inside string"),
+    "latin-1": ("x,süß\n1,2\n3,4\n", {}, "no table in UTF-8: save it as 'CSV UTF-8'"),
+    "empty": ("", {}, r"the table is \[\]: give a header"),
+    "a result that is not named": (
+        "x,yield\n1,5\n2,6\n",
+        {},
+        "'yield': is it the result. Then give --result 'yield'",
+    ),
+    "pending cells": ("x,out\n1,5\n2,PENDING\n", {}, "the column is 'out': is it the result"),
+    "another name": (
+        "x,yield\n1,5\n2,6\n",
+        {"result": "yeild"},
+        "the column is 'yeild': did you mean 'yield'",
+    ),
+    "no number": (
+        "x,r\n1,<5\n2,6\n",
+        {"result": "r"},
+        "row 1: the result is '<5': give a number, failed, or nothing",
+    ),
+    "out of range": ("x,r\n1,1e400\n2,6\n", {"result": "r"}, "row 1: the result is '1e400'"),
+    "one name, two settings": (
+        "n,x\na,1\nb,2\na,3\n",
+        {"name": "n"},
+        "row 3: 'a' has other features in row 1",
+    ),
+    "an option of the command": ("n,x\n--site,1\nb,2\n", {"name": "n"}, "does not begin with --"),
+    "a long wrong row": (f"x,y\n1,2\n{'z' * 10**5},3\n4,5\n", {}, "z \\.\\.\\.': other rows have numbers"),
+}
+
+
+@pytest.mark.parametrize(("text", "how", "words"), REFUSED.values(), ids=REFUSED)
+def test_a_table_is_refused_by_its_column_and_row(
+    text: str, how: dict[str, Any], words: str, tmp_path: Path
+) -> None:
+    path = written(tmp_path, text, encoding="latin-1" if "ü" in text else "utf-8")
+    with pytest.raises(ValueError, match=words) as refused:
+        Study(tmp_path / "study.json", path, trials=10, **how)
+    assert len(str(refused.value)) < 500 and not (tmp_path / "study.json").exists()
+
+
+def test_results_are_told_at_once_and_lower_is_better_in_the_unit_of_the_owner(tmp_path: Path) -> None:
+    path, table = tmp_path / "s.json", written(tmp_path, SCREEN)
+    how = ("--result", "yield", "--ignore", "operator", "--trials", 9)
+    assert "Nothing is written." in said(path, "begin", table, *how[:4], "--check") and not path.exists()
+    out = said(path, "begin", table, *how, "--lower-is-better")
+    assert "  base: category, 2 values: KOAc, None" in out and "4 options. Next: fedgo ask" in out
+    study = Study(path)
+    assert study.told == [("XPhos, KOAc", "", 61.0), ("XPhos, KOAc", "", 63.5)]
+    study.tell("XPhos, None", 70.0)
+    study.tell("PPh3, KOAc", 20.0)
+    assert study.standings()[0].option == "PPh3, KOAc" and study.standings()[0].mean == 20
+    shown = said(path, "show").splitlines()
+    assert shown[0] == "best so far: PPh3, KOAc, mean 20 of 1 result" and shown[2].endswith("estimated")
+    assert {row.option for row in study.standings() if row.retired} == {"PPh3, None"}
+    frame = study.to_frame()
+    assert frame["results"]["XPhos, KOAc"] == "61.0 63.5" and frame["SMILES"]["PPh3, KOAc"] == "P(c1)"
+    assert said(path, "export", tmp_path / "r.csv") and len(pd.read_csv(tmp_path / "r.csv")) == 4
+    assert "exists" in said(path, "export", tmp_path / "r.csv", code=1)
+
+
+def test_a_plate_is_told_all_or_none(tmp_path: Path) -> None:
+    rows = "\n".join(f"{a},{b},{c}" for a in ("THF", "DMF") for b in range(5) for c in range(4))
+    path = tmp_path / "s.json"
+    said(path, "begin", written(tmp_path, f"solvent,equiv,hours\n{rows}\n"), "--trials", 40)
+    plate, other = tmp_path / "plate.csv", tmp_path / "other.csv"
+    assert "fedgo tell" in said(path, "ask", "--count", 8, "--to", plate)
+    assert "exists" in said(path, "ask", "--to", plate, code=1)
+    said(path, "ask", "--count", 8, "--to", other)
+    first, second = (pd.read_csv(file) for file in (plate, other))
+    assert len({*first["option"], *second["option"]}) == 16 and list(first)[1:] == [
+        "solvent",
+        "equiv",
+        "hours",
+        "result",
+    ]
+    before = path.read_text()
+    wrong = first.assign(
+        result=["5", "x", "", *"12345"], hours=[*first["hours"][:4], 77, *first["hours"][5:]]
+    )
+    wrong.to_csv(plate, index=False)
+    words = said(path, "tell", plate, code=1)
+    assert "row 2: the result is 'x'" in words and "row 5: " in words and path.read_text() == before
+    first.assign(result=["5", "failed", "", *"12345"]).sample(frac=1, random_state=0).to_csv(
+        plate, sep=";", index=False
+    )
+    assert said(path, "tell", plate) == f"{plate}: 7 results\n"
+    study = Study(path)
+    assert len(study.told) == 6 and len(study.open) == 9
+    assert "is told already; if it is another trial, give --again" in said(path, "tell", plate, code=1)
+    assert said(path, "tell", plate, "--again") and len(study.told) == 12
+    unasked = pd.DataFrame({"solvent": ["THF"], "equiv": [4], "hours": [3], "result": [2.5]})
+    assert study.tell_plate(unasked) == 1 and study.told[-1] == ("THF, 4, 3", "", 2.5)
+    with pytest.raises(ValueError, match="row 1: no option of the study is"):
+        study.tell_plate(unasked.assign(solvent="water"))
+
+
+def test_people_who_ask_without_a_site_get_different_options_and_a_site_gets_its_own_again(
+    tmp_path: Path,
+) -> None:
+    table = written(tmp_path, "name,x\n" + "".join(f"o{k},{k}\n" for k in range(30)))
+    study = Study(tmp_path / "s.json", table, trials=100)
+    assert len({*study.batch(3), *study.batch(3), study.ask(), study.ask()}) == 8
+    shared = Study(tmp_path / "t.json", table, trials=100, sites=["north", "south"])
+    north = shared.batch(2, "north")
+    assert shared.batch(2, "north") == north and not {*north} & {*shared.batch(2, "south")}
+
+
+def test_what_was_measured_is_not_asked_again_and_what_failed_or_was_dropped_waits(tmp_path: Path) -> None:
+    table = "name,x,y,r\n" + "".join(f"o{k},{k % 4},{k // 4},{k if k < 9 else ''}\n" for k in range(16))
+    study = Study(tmp_path / "s.json", written(tmp_path, table), trials=100, result="r")
+    asked = study.batch(7)
+    assert {*asked} == {f"o{k}" for k in range(9, 16)}
+    for option in asked[:3]:
+        study.drop(option)
+    study.tell(asked[3], "failed")
+    assert not {*study.batch(3)} & {*asked[:4]}
+    assert Study(study.path, trials=200).setup.trials == 200
+
+
+def test_a_grown_table_adds_options_and_says_what_the_study_does_not_have(tmp_path: Path) -> None:
+    path, table = tmp_path / "s.json", "solvent,t\nTHF,1\nDMF,2\nTHF,3\n"
+    Study(path, written(tmp_path, table), trials=9)
+    grown = Study(path, written(tmp_path, "solvent,t,new\nTHF,3,7\nwater,4,8\n"))
+    assert (
+        grown.setup.options.names[:3] == ("THF, 1", "DMF, 2", "THF, 3")
+        and len(grown.setup.options.names) == 4
+    )
+    assert grown.report == (
+        "left out: 'new', a column that the study does not have",
+        "2 rows: 1 new options, 4 in all",
+    )
+    assert grown.setup.arms.shape[1] == 4 and "water" in grown.setup.options.words(
+        grown.setup.options.names[3]
+    )
+
+
+def test_a_federation_takes_the_same_table(tmp_path: Path) -> None:
+    options = Options.of(written(tmp_path, SCREEN), result="yield", ignore=["operator"])
+    plan = Plan.of(options, clients=2, fitting=Fitting(3.0, 20))
+    assert plan.arms.shape == (4, 5) and plan.fitting is not None
+    assert getattr(plan.fitting.surrogate, "groups", None) == (0, 0, 1, 1, 2)
