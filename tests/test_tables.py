@@ -1,7 +1,10 @@
 """Tables that cannot break, intervals against the binomial distribution, slopes by hand, and checks that stop."""
 
+import ast
 import re
+from pathlib import Path
 
+import jupytext
 import numpy as np
 import pytest
 import torch
@@ -65,6 +68,21 @@ def test_a_check_that_does_not_hold_stops_and_is_not_listed(fails):
     assert checks.rows == []
     with pytest.raises(ValueError, match="give what has to be true"):
         checks.add("$a < b$", "identity", "here", "3 > 2")
+
+
+def test_every_chapter_knows_the_parameters_of_the_book():
+    """Otherwise no sentence that is false would stop the build."""
+    known = []
+    for path in Path(__file__).resolve().parents[1].glob("notebooks/**/*.md"):
+        cells = [cell for cell in jupytext.read(path).cells if cell.cell_type == "code"]
+        parameters = {}
+        for cell in cells:
+            if "parameters" in cell.metadata.get("tags", []):
+                exec(cell.source, parameters)
+        for call in ast.walk(ast.parse("\n".join(cell.source for cell in cells))):
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "Checks":
+                known.append((path.stem, eval(ast.unparse(call.args[0]), parameters)))
+    assert len(known) > 15 and [name for name, book in known if not book] == []
 
 
 def test_only_the_parameters_of_the_book_stop_at_a_sentence_that_does_not_hold(capsys):
