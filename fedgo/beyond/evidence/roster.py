@@ -178,6 +178,9 @@ def surrogate(
     return play
 
 
+WITHOUT_MISFIT = replace(ADVISED, surrogate=GaussianProcess(warp=True, misfit=False))
+
+
 def advised(how: Advised = ADVISED) -> Call:
     """Return a function that plays the recommended method, or of another method ``how`` of the same kind.
 
@@ -285,7 +288,7 @@ PLAYERS: dict[str, Player] = {
         advised(), grid(bold=(ADVISED.bold,), share=(ADVISED.share,)), style=STYLES["advised"]
     ),
     "before": Player(  # the recommended method before its model had a misfit
-        advised(replace(ADVISED, surrogate=GaussianProcess(warp=True, misfit=False))),
+        advised(WITHOUT_MISFIT),
         grid(bold=(ADVISED.bold,), share=(ADVISED.share,)), style=("#3D8BFD", "h"),
     ),
     "UCB1, planned": Player(advised(UCB1), grid(kappa=(1.0, 2.0, 3.0, 4.0)), style=("#9A6FB0", "d")),

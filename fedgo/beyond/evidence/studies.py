@@ -13,7 +13,7 @@ from fedgo.beyond.evidence.libraries import LIBRARIES, OPTUNA, measure_library
 from fedgo.beyond.evidence.measured import load
 from fedgo.beyond.evidence.private import WAYS, play_regime
 from fedgo.beyond.evidence.replays import BEFORE, CURVED, FEDERATED, SEARCHERS, measure_tables
-from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, advised
+from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, WITHOUT_MISFIT, advised
 from fedgo.experiments import studies as paper
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Call, Player, grid, measured, play_uniform
@@ -139,7 +139,7 @@ RULE_TUNING = listed("rule_tuning")
 BOLDNESS = Sweep(
     "boldness",
     "how boldly the advised setting plays for which budget: every candidate on the same tuning runs",
-    {"advised": Player(advised(), RULES)},
+    {"advised": Player(advised(WITHOUT_MISFIT), RULES)},  # the model had no misfit then
     ("regret", "late_regret", "seconds"),
     chosen_on=lambda name: [RULE_TUNING],
     rungs=lambda name: (Rung(len(RULES), 100),),
