@@ -116,7 +116,7 @@ def test_a_cell_counts_as_many_pulls_as_its_noise_leaves_and_a_plan_piles_up():
 
 
 def test_the_spread_of_f_is_that_of_the_means_less_the_noise(monkeypatch):
-    monkeypatch.setattr(private, "_mode", lambda *_: torch.full((6,), -8.0).double())
+    monkeypatch.setattr(private, "mode", lambda *_, **__: torch.full((7,), -8.0).double())
     arms, counts = torch.rand(400, 6).double(), torch.full((400,), 4.0).double()
     signs = torch.cartesian_prod(*[torch.tensor([-1.0, 1.0]).double()] * 2).repeat(100, 1)
     sums = counts * (0.3 * signs[:, 0] + 0.5 * signs[:, 1])  # f, and noise of σ/√4

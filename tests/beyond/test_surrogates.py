@@ -217,7 +217,7 @@ class Line:
 def test_the_weight_decay_is_where_the_evidence_is_largest(noise):
     x = torch.randn(40, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     y = x @ double([2.0, -1.0, 0.5, 0.0, 1.0])
-    seen = Observed(torch.arange(40), y, torch.full((40,), noise, dtype=torch.float64))
+    seen = Observed(torch.arange(40), y, torch.full((40,), noise, dtype=torch.float64), noise**0.5)
     w, decay, _, evidence = Relinearised(Line(5), 1, effect=False)._climb(x, seen, torch.zeros(1, 5).double())
 
     def log_evidence(alpha):
