@@ -1,11 +1,17 @@
 """The confidence set of Phase II (eqs. 4–6), linearised at ŵ₀, in parameter space and in arm space.
 
-ŵ₀ is the parameter, of dimension d_w, that Phase I has fitted. The data are a `Tally`: for each of K arms x the number
-of pulls n_x and the sum e_x of the residuals y − f_x(ŵ₀) of its rewards y. With the gradients g_x = ∇f_x(ŵ₀) as the
-rows of G (K, d_w) and the regularisation weight λ, the statistics of the paper are Σ = λI + Gᵀdiag(n)G, b = Gᵀ(n∘Gŵ₀ +
-e) and ŵ = Σ⁻¹(b + λŵ₀) = ŵ₀ + Σ⁻¹Gᵀe, with ∘ for the product entry by entry. There are finitely many arms and ŵ₀ is
-fixed. Therefore the means f(ŵ₀) + G(ŵ − ŵ₀) and the matrix V = GΣ⁻¹Gᵀ (K, K) of the arms determine the first-order
-index of each arm. One pull is a rank-one update of both, and the index needs no d_w × d_w matrix.
+ŵ₀ (d_w) is the parameter that Phase I has fitted. The data are a `Tally`: for each of K arms x the number of pulls n_x
+and the sum e_x of the residuals y − f_x(ŵ₀) of its rewards y. With the gradients g_x = ∇f_x(ŵ₀) as the rows of G (K,
+d_w) and the regularisation weight λ, the statistics of the paper are
+
+    Σ = λI + Gᵀdiag(n)G,   b = Gᵀ(n∘Gŵ₀ + e),   ŵ = Σ⁻¹(b + λŵ₀) = ŵ₀ + Σ⁻¹Gᵀe,
+
+with ∘ for the product entry by entry. There are finitely many arms and ŵ₀ is fixed. Therefore the means f(ŵ₀) + G(ŵ −
+ŵ₀) and the matrix V = GΣ⁻¹Gᵀ (K, K) of the arms determine the first-order index of each arm. One pull is a rank-one
+update of both, and the index needs no d_w × d_w matrix.
+
+Arrays are (S, M, K) for M learners in each of S runs, or (R, …) for R of these runs; leading axes (...) broadcast. In
+place of the gradients there may be their r = min(K, d_w) coordinates (`compress`).
 """
 
 import math
@@ -26,63 +32,41 @@ class Tally(NamedTuple):
     """The data of a client in summary: how often it pulled each of K arms, and the sum of what it observed there.
 
     Args:
-        counts: The number of pulls n_x of each arm x, (..., K) float64.
-        sums: The sum e_x, over these pulls, of the residuals y − f_x(ŵ₀) of the rewards y, with the parameter ŵ₀ that
-            Phase I has fitted; or of the rewards themselves for a model without offsets f_x(ŵ₀), (..., K) float64.
+        counts: The number of pulls n_x of each arm, (..., K) float64.
+        sums: The sum e_x of the residuals, or of the rewards for a model without offsets f_x(ŵ₀), (..., K) float64.
     """
 
     counts: Tensor
     sums: Tensor
 
     def __add__(self, other: "Tally") -> "Tally":  # type: ignore[override]
-        """Return the tally of the pulls of both tallies together.
-
-        The counts and the sums of the K arms are added entry by entry; leading axes broadcast.
-        """
+        """Return the tally of the pulls of both tallies together."""
         return Tally(self.counts + other.counts, self.sums + other.sums)
 
     @classmethod
     def blank(cls, *shape: int) -> "Tally":
-        """Return a tally without pulls.
-
-        Its counts and sums are float64 zeros of the given ``shape``, whose last number is the number K of arms.
-        """
+        """Return a tally without pulls, of the given ``shape`` (..., K)."""
         return cls(torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64))
 
     def summed(self) -> "Tally":
-        """Return the tally (R, K) of all clients together in each of R runs.
-
-        The tally on which this method is called has the shape (R, N, K), for N clients and K arms.
-        """
+        """Return the tally (R, K) of all clients together, from theirs (R, N, K)."""
         return Tally(self.counts.sum(1), self.sums.sum(1))
 
     def of(self, index: Any) -> "Tally":
-        """Return a tally with the entries of ``counts`` and ``sums`` at ``index``, an index that torch accepts.
-
-        For instance, the positions of R runs on the first axis, (R,) int64, select these runs.
-        """
+        """Return a tally with the entries at ``index``, for instance the positions of R runs."""
         return Tally(self.counts[index], self.sums[index])
 
     def for_all(self) -> "Tally":
-        """Return this tally (S, K), of S runs and K arms, with a new axis of length 1 for the learners, (S, 1, K).
-
-        The result broadcasts over the learners, because all learners of a run know these data.
-        """
+        """Return this tally (S, K) as one that all learners of a run know, (S, 1, K)."""
         return Tally(self.counts.unsqueeze(1), self.sums.unsqueeze(1))
 
     def record(self, arm: Tensor, residual: Tensor, turn: Tensor) -> "Tally":
-        """Return the tally (..., K) of K arms after one more pull for each entry of the leading axes (...).
-
-        This tally itself does not change.
+        """Return the tally after one more pull in each row.
 
         Args:
-            arm: The arm that is pulled, from 0 to K − 1, (...) int64.
-            residual: The residual or reward that is added to the sum of this arm, (...). It has to be finite where
-                ``turn`` is 0 too.
+            arm: The arm that is pulled, (...) int64.
+            residual: What is added to its sum, (...), finite also where ``turn`` is 0.
             turn: 1 where the pull is made and 0 where the tally stays as it is, (...) float64.
-
-        Raises:
-            RuntimeError: An arm is negative or not below K, or ``turn`` is not float64.
         """
         place = arm.unsqueeze(-1)
         counts = self.counts.scatter_add(-1, place, turn.unsqueeze(-1))
@@ -90,41 +74,24 @@ class Tally(NamedTuple):
 
 
 class Coordinates(NamedTuple):
-    """The gradients of K arms as coordinates in an orthonormal basis of a space that contains them.
-
-    The matrix G (..., K, d_w) with the arms' gradients as rows, one entry for each of d_w parameters, is the product
-    ``features`` ``basis``ᵀ. ``features`` (..., K, r) has the coordinates of each arm's gradient as rows, and ``basis``
-    (..., d_w, r) the basis vectors as columns, with r = min(K, d_w).
-    """
+    """Gradients in an orthonormal basis: G = ``features`` ``basis``ᵀ, (..., K, r) and (..., d_w, r)."""
 
     features: Tensor
     basis: Tensor
 
 
 def compress(gradients: Tensor) -> Coordinates:
-    """Return the ``gradients`` (..., K, d_w) of K arms in r = min(K, d_w) coordinates, by a QR factorisation.
-
-    With these coordinates in place of the gradients, the norm ‖g_x‖_{Σ⁻¹} of each arm x with the gradient g_x and the
-    value ln(det Σ/det λI) stay the same. Here Σ = λI + Σ_x n_x g_x g_xᵀ for any regularisation weight λ > 0 and any
-    numbers n_x of pulls.
-
-    Returns:
-        The coordinates (..., K, r) as ``features`` and the basis (..., d_w, r) as ``basis``.
-    """
+    """Return the ``gradients`` (..., K, d_w) in r coordinates, in which every ‖g_x‖_{Σ⁻¹} and Λ are the same."""
     basis, features = torch.linalg.qr(gradients.mT)
     return Coordinates(features.mT, basis)
 
 
 class Estimates(Protocol):
-    """The interface of a posterior as a learner uses it, for K arms.
+    """The interface of a posterior as a learner uses it: `Posterior`, or `fedgo.many_arms.Columns`.
 
-    `Posterior` and `fedgo.many_arms.Columns` have this interface. ``mean`` is the estimated mean
-    reward of each arm, and ``variance`` the squared width g_xᵀΣ⁻¹g_x of its confidence interval, (..., K) each. g_x is
-    the gradient of the arm x, and Σ = λI + Σ_x n_x g_x g_xᵀ the matrix of a learner's data, with n_x pulls of each arm
-    and the regularisation weight λ. ``gain(arm)`` returns ln(1 + variance) of the given ``arm`` (...) int64, by which
-    one pull raises ln det Σ, (...). ``of_each(learners)`` takes a posterior with the axes (S, 1 or M, K) for S runs and
-    returns one with an entry for each of M = ``learners`` learners of a run, (S, M, K), whose means and variances have
-    memory of their own.
+    ``mean`` is the estimated mean reward of each arm and ``variance`` its squared width ‖g_x‖²_{Σ⁻¹}, (..., K) each.
+    ``gain(arm)`` is ln(1 + variance) of an arm, by which one pull raises ln det Σ. ``of_each(learners)`` gives each of
+    M learners of a run means and variances of its own, (S, M, K).
     """
 
     @property
@@ -142,12 +109,8 @@ class Posterior(NamedTuple):
     """The confidence set in arm space: the mean and the covariance of the linearised rewards of all K arms.
 
     Args:
-        covariance: V = GΣ⁻¹Gᵀ, (..., K, K), where the rows of G are the gradients g_x = ∇f_x(ŵ₀) of the network's
-            outputs f_x(w) at the parameter ŵ₀ of Phase I, one for each arm x, and Σ = λI + Σ_x n_x g_x g_xᵀ with the
-            regularisation weight λ and n_x pulls of each arm.
-        mean: The estimate f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) of each arm's mean reward, (..., K). ŵ = ŵ₀ + Σ⁻¹Gᵀe is the ridge
-            estimate of the parameter, where entry x of e is the sum of the residuals of the pulls of arm x, the rewards
-            minus f_x(ŵ₀).
+        covariance: V = GΣ⁻¹Gᵀ, (..., K, K).
+        mean: The estimate f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) of each arm's mean reward, (..., K).
     """
 
     covariance: Tensor
@@ -155,36 +118,23 @@ class Posterior(NamedTuple):
 
     @property
     def variance(self) -> Tensor:
-        """The squared width ‖g_x‖²_{Σ⁻¹} = g_xᵀΣ⁻¹g_x of each of K arms x, (..., K): the diagonal of the covariance.
-
-        g_x is the gradient of the arm, and Σ = λI + Σ_x n_x g_x g_xᵀ the matrix of the learner's data, with n_x pulls
-        of each arm and the regularisation weight λ. The result is a view of ``covariance``.
-        """
+        """The squared width ‖g_x‖²_{Σ⁻¹} of each arm, a view of the diagonal of V, (..., K)."""
         return self.covariance.diagonal(dim1=-2, dim2=-1)
 
     def gain(self, arm: Tensor) -> Tensor:
-        """Return by how much one pull of ``arm`` (...) int64 would raise ln det Σ, (...).
-
-        This is ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x. Σ = λI +
-        Σ_x n_x g_x g_xᵀ is the matrix of the learner's data, with n_x pulls of each arm and the regularisation weight
-        λ.
-
-        Raises:
-            RuntimeError: An arm is negative, or not below the number of arms.
-        """
+        """Return ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) for ``arm`` (...) int64, (...)."""
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def absorb(self, arm: Tensor, reward: Tensor, turn: Tensor) -> "Posterior":
         """Return the posterior after one more pull of each learner whose turn it is, in the memory of this one.
 
-        The pull of an arm x with the reward y is a rank-one update. The covariance V (..., K, K) of the K arms becomes
-        V − v vᵀ/(1 + V_xx), where v is column x of V, and the mean μ (..., K) becomes μ + v(y − μ_x)/(1 + V_xx). This
+        V becomes V − v vᵀ/(1 + V_xx), where v is column x of V, and the mean μ becomes μ + v(y − μ_x)/(1 + V_xx). This
         posterior must be contiguous, as that of `of_each` is, and must not be used afterwards.
 
         Args:
             arm: The arm x that each learner pulls, (...) int64.
-            reward: The reward y that it observes, or the residual if the mean is one of residuals, (...) float64. It
-                has to be finite where ``turn`` is 0 too.
+            reward: The reward y, or the residual if the mean is one of residuals, (...), finite also where ``turn`` is
+                0.
             turn: 1 for the learners that make this pull, 0 for the others, (...) float64.
         """
         place = arm.unsqueeze(-1)
@@ -198,11 +148,7 @@ class Posterior(NamedTuple):
         return Posterior(self.covariance, self.mean.add_(row * surprise))
 
     def of_each(self, learners: int) -> "Posterior":
-        """Return a posterior with one entry for each of M = ``learners`` learners, in memory of its own.
-
-        This posterior has, for S runs and K arms, a covariance (S, 1, K, K) that all learners of a run share, or
-        (S, M, K, K), and a mean (S, 1, K) or (S, M, K). The result has a covariance (S, M, K, K) and a mean (S, M, K).
-        """
+        """Return a posterior (S, M, K) with memory for each of M learners, from one that is (S, 1 or M, K)."""
         arms = self.mean.shape[-1]
         covariance = self.covariance.expand(-1, learners, arms, arms)
         mean = self.mean.expand(-1, learners, arms)
@@ -213,12 +159,7 @@ class Posterior(NamedTuple):
 def require_prior(largest: Tensor | float, lam: float) -> None:
     """Refuse features so large, or a λ so small, that rounding would decide which arm is pulled.
 
-    Args:
-        largest: The largest squared norm ‖g_x‖² of the features g_x of any arm x, a number or a tensor with one entry.
-        lam: The regularisation weight λ > 0.
-
-    Raises:
-        ValueError: The largest prior variance ‖g_x‖²/λ is 1e13 or more, or NaN.
+    ``largest`` is the largest ‖g_x‖², which must be below 1e13·λ.
     """
     ratio = float(largest) / lam
     remedy = f"scale the arms or features down, or raise λ = {lam}"
@@ -227,14 +168,7 @@ def require_prior(largest: Tensor | float, lam: float) -> None:
 
 
 def width(variance: Tensor) -> Tensor:
-    """Return the widths of the arms' confidence intervals, (...): the square roots of their ``variance`` (...).
-
-    A variance from −1e-6 to 0 counts as 0, because rounding can leave a variance of 0 slightly negative.
-    ``variance`` has at least one entry.
-
-    Raises:
-        ValueError: A variance is below −1e-6, or NaN.
-    """
+    """Return the square roots of ``variance`` (...); a variance from −1e-6 to 0 is rounding and counts as 0."""
     least = variance.amin().item()
     remedy = "a variance is at least 0 up to rounding; scale the arms or features down, or raise λ"
     require(least >= -_ROUNDED, "the least variance", least, remedy)
@@ -242,26 +176,13 @@ def width(variance: Tensor) -> Tensor:
 
 
 def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Posterior:
-    """Return the posterior of K arms given all pulls of ``tally``, computed from an r × r Cholesky factorisation.
-
-    With the gradient g_x of each arm x as row x of G, the regularisation weight λ, n_x pulls of the arm and the sum e_x
-    of their residuals, Σ = λI + Σ_x n_x g_x g_xᵀ. The covariance is V = GΣ⁻¹Gᵀ, and the mean is f(ŵ₀) + Ve. The leading
-    axes (...) of the arguments, all float64, broadcast.
+    """Return the posterior given all pulls of ``tally``, computed from an r × r Cholesky factorisation.
 
     Args:
-        features: The arms' gradients g_x = ∇f_x(ŵ₀), or their r coordinates (`compress`), (..., K, r).
-        offsets: The value f_x(ŵ₀) of each arm x at the parameter ŵ₀ of Phase I, (..., K).
-        lam: The regularisation weight λ.
-        tally: The number n_x of pulls of each arm and the sum e_x of their residuals y − f_x(ŵ₀), with the rewards y,
-            (..., K) each.
-
-    Returns:
-        The posterior with its covariance (..., K, K) and its mean (..., K). The offsets and the sums add leading axes
-        to the mean only.
-
-    Raises:
-        torch.linalg.LinAlgError: A feature, a count or λ is NaN, or the matrix Σ is not positive definite in float64,
-            because λ is too small for such large features or so many pulls.
+        features: The gradients g_x, or their coordinates, (..., K, r).
+        offsets: The value f_x(ŵ₀) of each arm, (..., K).
+        lam: The regularisation weight λ > 0, which the factorisation refuses if it is lost in the rounding of Σ.
+        tally: The counts and the sums of residuals, (..., K) each.
     """
     factor = precision_factor(features, lam, tally)
     half: Tensor = torch.linalg.solve_triangular(factor, features.mT, upper=False)
@@ -270,17 +191,7 @@ def condition(features: Tensor, offsets: Tensor, lam: float, tally: Tally) -> Po
 
 
 def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
-    """Return the lower Cholesky factor (..., r, r) of Σ = λI + Σ_x n_x g_x g_xᵀ (eq. 6).
-
-    Args:
-        features: The gradient g_x of each of K arms x, or its r coordinates, (..., K, r).
-        lam: The regularisation weight λ.
-        tally: The data, of which only the numbers n_x of pulls, ``counts`` (..., K), are used.
-
-    Raises:
-        torch.linalg.LinAlgError: A feature, a count or λ is NaN, or Σ is not positive definite in float64, because λ is
-            too small for such large features or so many pulls.
-    """
+    """Return the lower Cholesky factor (..., r, r) of Σ (eq. 6), of which only the counts of ``tally`` are used."""
     gram = (features * tally.counts.unsqueeze(-1)).mT @ features
     gram.diagonal(dim1=-2, dim2=-1).add_(lam)
     factor: Tensor = torch.linalg.cholesky(gram)
@@ -288,30 +199,25 @@ def precision_factor(features: Tensor, lam: float, tally: Tally) -> Tensor:
 
 
 def first_order(posterior: Estimates, beta: float) -> Tensor:
-    """Return the first-order index f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) + √β‖g_x‖_{Σ⁻¹} of each of K arms x, (..., K).
+    """Return the index mean + √(β·variance) of each arm, (..., K).
 
-    It is the posterior mean plus √β standard deviations. It is also the largest value, over the parameters w of the
-    confidence ball ‖w − ŵ‖²_Σ ≤ β, of f_x(ŵ₀) + g_xᵀ(w − ŵ₀), the network's output f_x(w) linearised at the parameter
-    ŵ₀ of Phase I. g_x is the gradient of f_x at ŵ₀, and ŵ the ridge estimate. Σ = λI + Σ_x n_x g_x g_xᵀ is the matrix
-    of the data, with n_x pulls of each arm and the regularisation weight λ.
+    It is the maximum over the confidence ball (eq. 4) of the network linearised at ŵ₀.
 
     Args:
-        posterior: The mean f_x(ŵ₀) + g_xᵀ(ŵ − ŵ₀) and the variance ‖g_x‖²_{Σ⁻¹} of each arm, (..., K) each.
-        beta: The squared radius β ≥ 0 of the confidence ball, which is finite.
-
-    Raises:
-        ValueError: β is negative or NaN, or a variance is below −1e-6, which is more than rounding, or NaN.
+        posterior: The mean and the variance of each arm.
+        beta: The squared radius β ≥ 0.
     """
     require(beta >= 0, "beta", beta, "give a squared radius β of at least 0")
     return posterior.mean + math.sqrt(beta) * width(posterior.variance)
 
 
 class Ball(NamedTuple):
-    """The confidence ball {w : (w − ŵ)ᵀΣ(w − ŵ) ≤ β} of a client, for parameters w of dimension d_w (eq. 4).
+    """The confidence ball {w : (w − ŵ)ᵀΣ(w − ŵ) ≤ β} of a client (eq. 4).
 
-    ``centre`` (..., d_w) is the ridge estimate ŵ; ``sigma`` (..., d_w, d_w) is the matrix Σ = λI + Σ_x n_x g_x g_xᵀ of
-    the client's data, with n_x pulls of the arms x with the gradients g_x and the regularisation weight λ; and
-    ``beta``, a number or (...), is the squared radius β.
+    Args:
+        centre: The ridge estimate ŵ, (..., d_w).
+        sigma: The matrix Σ, (..., d_w, d_w).
+        beta: The squared radius β, a number or (...).
     """
 
     centre: Tensor
@@ -319,38 +225,17 @@ class Ball(NamedTuple):
     beta: Tensor | float
 
     def distance(self, w: Tensor) -> Tensor:
-        """Return the squared distance ‖w − ŵ‖²_Σ = (w − ŵ)ᵀΣ(w − ŵ) of points from the centre ŵ of the ball, (...).
-
-        ``w`` (..., d_w) has the points, and Σ is the matrix ``sigma`` of the ball. The leading axes of the points and
-        of the ball broadcast.
-        """
+        """Return the squared distance ‖w − ŵ‖²_Σ of the points ``w`` (..., d_w), (...)."""
         away = (w - self.centre).unsqueeze(-1)
         return (away.mT @ self.sigma @ away).squeeze(-1).squeeze(-1)
 
     def contains(self, w: Tensor) -> Tensor:
-        """Return whether each of the points ``w`` (..., d_w) lies in the ball, (...) bool.
-
-        A point lies in the ball if its squared distance from the centre is at most β(1 + 1e-9), with the squared radius
-        β of the ball; the factor 1 + 1e-9 allows for rounding.
-        """
+        """Return whether each of the points ``w`` (..., d_w) lies in the ball, up to rounding, (...) bool."""
         return self.distance(w) <= torch.as_tensor(self.beta, dtype=torch.float64) * (1 + 1e-9)
 
 
 def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple[Tensor, Tensor]:
-    """Return the statistics Σ and b of a ``tally``, as the clients of Algorithm 1 keep them (eq. 6).
-
-    With the gradients g_x of K arms x, the pulls n_x and the sums e_x of the residuals y − f_x(ŵ₀) of the rewards y,
-    Σ = λI + Σ_x n_x g_x g_xᵀ and b = Σ_x g_x(n_x g_xᵀŵ₀ + e_x). The leading axes (...) of the arguments broadcast.
-
-    Args:
-        gradients: The gradients g_x = ∇f_x(ŵ₀), (..., K, d_w).
-        w0: The parameter ŵ₀ of Phase I, (..., d_w).
-        lam: The regularisation weight λ.
-        tally: The pulls n_x and the sums e_x, (..., K) each.
-
-    Returns:
-        Σ (..., d_w, d_w) and b (..., d_w).
-    """
+    """Return Σ (..., d_w, d_w) and b (..., d_w) of a ``tally``, as the clients of Algorithm 1 keep them (eq. 6)."""
     sigma = (gradients * tally.counts.unsqueeze(-1)).mT @ gradients
     sigma.diagonal(dim1=-2, dim2=-1).add_(lam)
     predicted = (gradients @ w0.unsqueeze(-1)).squeeze(-1)
@@ -361,21 +246,12 @@ def statistics(gradients: Tensor, w0: Tensor, lam: float, tally: Tally) -> tuple
 def ball(gradients: Tensor, w0: Tensor, lam: float, beta: Tensor | float, tally: Tally) -> Ball:
     """Return the confidence ball of the pulls in ``tally``, with the centre ŵ = Σ⁻¹b + λΣ⁻¹ŵ₀ (eq. 5).
 
-    With the gradients g_x of K arms x, the pulls n_x and the sums e_x of the residuals, Σ = λI + Σ_x n_x g_x g_xᵀ and
-    b = Σ_x g_x(n_x g_xᵀŵ₀ + e_x).
-
     Args:
-        gradients: The gradient g_x = ∇f_x(ŵ₀) of each of K arms x, (..., K, d_w).
-        w0: The parameter ŵ₀ of Phase I, (..., d_w).
+        gradients: The gradients g_x, (..., K, d_w).
+        w0: The parameter ŵ₀, (..., d_w).
         lam: The regularisation weight λ > 0.
-        beta: The squared radius β of the ball, a number or (...).
-        tally: The pulls n_x of each arm and the sums e_x of their residuals y − f_x(ŵ₀), with the rewards y, (..., K)
-            each.
-
-    Raises:
-        ValueError: λ is not positive.
-        torch.linalg.LinAlgError: A gradient or a count is NaN, or Σ is not positive definite in float64, because λ is
-            too small for such large gradients or so many pulls.
+        beta: The squared radius β, a number or (...).
+        tally: The counts and the sums of residuals, (..., K) each.
     """
     require(lam > 0, "lam", lam, "give a positive regularisation weight λ")
     sigma, b = statistics(gradients, w0, lam, tally)

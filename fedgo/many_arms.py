@@ -1,17 +1,17 @@
 """Phase II for many arms: the learners of Phase II without a K × K matrix, with O(K d_w) operations for a pull.
 
-There are K arms, M learners and d_w parameters. A pull of the arm x, with gradient g_x and reward y, changes the
-variance ‖g‖²_{Σ⁻¹} and the mean of every arm with gradient g, where Σ is the matrix of the learner's data. With v =
-Σ⁻¹g_x/√(1 + ‖g_x‖²_{Σ⁻¹}), the pull subtracts (gᵀv)² from the variance and adds gᵀv·(y − mean of x)/√(1 +
-‖g_x‖²_{Σ⁻¹}) to the mean. A learner therefore needs the mean and the variance of each of the K arms, the Cholesky
-factor of Σ₀, which is Σ at the last synchronisation and common to all learners, and the vectors v_j of its own pulls j
-since then:
+A pull of the arm x, with gradient g_x and reward y, changes the variance ‖g‖²_{Σ⁻¹} and the mean of every arm with
+gradient g, where Σ is the matrix of the learner's data. With v = Σ⁻¹g_x/√(1 + ‖g_x‖²_{Σ⁻¹}), the pull subtracts (gᵀv)²
+from the variance and adds gᵀv·(y − mean of x)/√(1 + ‖g_x‖²_{Σ⁻¹}) to the mean. A learner therefore needs the mean and
+the variance of each of the K arms, the Cholesky factor of Σ₀, which is Σ at the last synchronisation and common to all
+learners, and the vectors v_j of its own pulls j since then:
 
     Σ⁻¹g = Σ₀⁻¹g − Σ_j v_j (v_jᵀg)
 
 The pulls of all M learners together are one product of the gradients (K, d_w) with M vectors. At a synchronisation the
 k arms that were pulled since the last one subtract k squares from every variance, with O(K k d_w) operations. From time
-to time, or if k is large, a triangular solve computes all variances afresh, with O(K d_w²) operations.
+to time, or if k is large, a triangular solve computes all variances afresh, with O(K d_w²) operations. There are S
+runs; gradients have r coordinates, ``features`` (S, 1, K, r).
 """
 
 from dataclasses import dataclass
@@ -29,23 +29,19 @@ _STEEP = 1e3  # variances above this are computed afresh: an update may cancel n
 
 
 class Columns(NamedTuple):
-    """The posterior of K arms without a K × K matrix, for many arms, of M learners in each of S runs.
+    """The posterior of K arms without a K × K matrix, of M learners in each of S runs.
 
-    With the gradients g of the arms in r coordinates and the matrix Σ of a learner's data, Σ⁻¹g = Σ₀⁻¹g − Σ_j v_j
-    (v_jᵀg), where Σ₀ is Σ at the last synchronisation and v_j a vector of the learner's pull j since then. If a
-    learner's posterior was computed afresh since then, Σ₀ is its Σ at that time, and v_j are those of its later pulls.
-    Columns that stand for the data that all learners of a run know have M = 1. The vector of a pull of the arm with
-    gradient g is v = Σ⁻¹g/√(1 + gᵀΣ⁻¹g), with the Σ before the pull.
+    Data that all learners of a run know have M = 1. If a learner's posterior was computed afresh since the last
+    synchronisation, Σ₀ is its Σ at that time.
 
     Args:
         mean: The estimated mean reward of each arm, (S, M, K).
-        variance: The squared width ‖g‖²_{Σ⁻¹} = gᵀΣ⁻¹g of each arm, (S, M, K).
+        variance: The squared width ‖g‖²_{Σ⁻¹} of each arm, (S, M, K).
         base: The ``variance`` of all learners at the last synchronisation, (S, 1, K).
         age: The number of synchronisations since ``base`` was last computed afresh, (S, 1) int64.
         factor: The lower Cholesky factor of Σ₀, (S, 1, r, r) if all learners of a run share it and (S, M, r, r)
             otherwise.
-        vectors: The vectors v_j, (S, M, room, r), where ``room`` is the number of vectors for which there is memory;
-            those that are not in use are 0.
+        vectors: The vectors v_j, (S, M, room, r); those that are not in use are 0.
         taken: The number of vectors that are in use, (S, M) int64.
     """
 
@@ -58,20 +54,11 @@ class Columns(NamedTuple):
     taken: Tensor
 
     def gain(self, arm: Tensor) -> Tensor:
-        """Return by how much one pull of ``arm`` (S, M) int64 would raise ln det Σ of each of M learners, (S, M).
-
-        There are M learners in each of S runs. The result is ln(1 + ‖g_x‖²_{Σ⁻¹}) for the arm x with the gradient g_x,
-        where Σ is the matrix of the learner's data.
-        """
+        """Return ln(1 + ‖g_x‖²_{Σ⁻¹}) of each learner's ``arm`` (S, M) int64, (S, M)."""
         return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def of_each(self, learners: int) -> "Columns":
-        """Return columns in which each of M = ``learners`` learners has means, variances and vectors of its own.
-
-        The learner axis of these columns has the length 1 or M. In the result ``mean``, ``variance``, ``vectors`` and
-        ``taken`` are copies with a learner axis of length M; ``base``, ``age`` and ``factor`` are those of these
-        columns.
-        """
+        """Return columns in which each of M = ``learners`` learners has means, variances and vectors of its own."""
         own = ("mean", "variance", "vectors", "taken")
         shared = ((name, getattr(self, name)) for name in own)
         copies = {name: values.expand(-1, learners, *values.shape[2:]).clone() for name, values in shared}
@@ -80,14 +67,12 @@ class Columns(NamedTuple):
     def absorb(self, features: Tensor, arm: Tensor, reward: Tensor, turn: Tensor) -> "Columns":
         """Return the columns after one pull of each learner with ``turn`` 1, in the memory of these columns.
 
-        The pull changes ``mean``, ``variance``, ``vectors`` and ``taken`` of the learner. These columns must have the
-        learner axis M, as those that `of_each` returns, and must not be used afterwards.
+        These columns must have the learner axis M, as those that `of_each` returns, and must not be used afterwards.
 
         Args:
-            features: The gradients of K arms in each of S runs, or their r coordinates, (S, 1, K, r).
-            arm: The arm that each of M learners pulls, (S, M) int64.
-            reward: The reward that it observes, (S, M), finite for the learners with ``turn`` 0 too. This is not a
-                residual, because ``mean`` is that of rewards.
+            features: The gradients, (S, 1, K, r).
+            arm: The arm that each learner pulls, (S, M) int64.
+            reward: The reward, not a residual, (S, M), finite for the learners with ``turn`` 0 too.
             turn: 1 for the learners that make this pull and 0 for the others, (S, M) float64.
         """
         run = torch.arange(len(arm)).unsqueeze(-1)
@@ -124,20 +109,14 @@ def columns(
 ) -> Columns:
     """Return the posterior of learners that all know the same data, as columns with a learner axis of length 1.
 
-    If ``before`` is given and an update of its variances is cheaper and accurate enough, the variances are computed by
-    this update; otherwise they are computed from all data. The means are always computed from all data.
+    The variances are updated from those of ``before`` if that is cheaper and accurate enough.
 
     Args:
-        features: The gradients of K arms in each of S runs, or their r coordinates, (S, 1, K, r).
-        offsets: The value f_x(ŵ₀) of each arm x at the parameter ŵ₀ of Phase I, (S, 1, K).
+        features: The gradients, (S, 1, K, r).
+        offsets: The value f_x(ŵ₀) of each arm at the parameter of Phase I, (S, 1, K).
         lam: The regularisation weight λ.
         tally: The counts and the summed residuals of all data, (S, K).
-        before: Earlier columns of the same S runs, and the data (S, K) of the last synchronisation on which their
-            ``base`` and ``factor`` rest, which ``tally`` contains; or None.
-
-    Raises:
-        torch.linalg.LinAlgError: The matrix Σ of the data has an entry that is NaN, or is not positive definite up to
-            rounding, because the features are large, or the pulls many, for so small a λ.
+        before: Earlier columns, and the data (S, K) on which their ``base`` and ``factor`` rest, part of ``tally``.
     """
     runs, size = len(features), features.shape[-1]
     pulled, rows = _pulled(features, tally)
@@ -159,22 +138,13 @@ def columns(
 
 
 def _can_be_updated(last: Columns) -> bool:
-    """Return whether the variances ``last.base`` of all runs may be updated instead of computed from all data.
-
-    In every run all learners must share the factor, fewer than `_UPDATES` updates may have been made since the
-    variances were last computed from all data, and no variance may be above `_STEEP`.
-    """
+    """Return whether ``last.base`` may be updated: a shared factor, few updates so far, no large variance."""
     shared = last.factor.shape[1] == 1
     return shared and int(last.age.max()) < _UPDATES and float(last.base.max()) <= _STEEP
 
 
 def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
-    """Return the tally (S, k) and the features (S, k, r) of the arms that were pulled in each of S runs, out of K arms.
-
-    ``features`` (S, 1, K, r) has the gradients of all arms in r coordinates, and ``tally`` (S, K) the counts and sums
-    of all arms. k is the largest number of arms pulled in any of the runs, and 0 if none was pulled. A run in which
-    fewer arms were pulled is padded with arms whose count is 0.
-    """
+    """Return the tally (S, k) and the features (S, k, r) of the k arms pulled in any run, padded with counts of 0."""
     most = int((tally.counts > 0).sum(-1).max())
     at = tally.counts.topk(most, -1).indices
     rows = at.unsqueeze(-1).expand(-1, -1, features.shape[-1])
@@ -183,13 +153,10 @@ def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
 
 
 def _updated(features: Tensor, last: Columns, old: Tally, new: Tally) -> Tensor | None:
-    """Return the variances (S, 1, K) of all arms after further pulls, computed from those of ``last``, or None.
+    """Return the variances (S, 1, K) after the pulls in ``new`` but not in ``old``, or None if k is above r/2.
 
-    The further pulls are those of the k arms whose counts in ``new`` (S, K) exceed those in ``old`` (S, K); n (k,) says
-    by how much. Σ₀ is the matrix of the data in ``old``, on which ``last.base`` and ``last.factor`` rest. With
-    U = diag(√n)G and the gradients of these arms as the rows of G (k, r), (Σ₀ + UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW for W = L⁻¹UΣ₀⁻¹
-    and the Cholesky factor L of I + UΣ₀⁻¹Uᵀ. ``features`` (S, 1, K, r) are the gradients of all arms in r coordinates.
-    The result is None if k is more than half of r, because computing the variances from all data then costs no more.
+    With U = diag(√n)G for the k arms of these pulls, (Σ₀ + UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW, where W = L⁻¹UΣ₀⁻¹ and L is the
+    Cholesky factor of I + UΣ₀⁻¹Uᵀ.
     """
     news, rows = _pulled(features, Tally(new.counts - old.counts, new.sums))
     if 2 * rows.shape[1] > features.shape[-1]:
@@ -206,13 +173,12 @@ def _updated(features: Tensor, last: Columns, old: Tally, new: Tally) -> Tensor 
 class ParameterSpace(OnEvent[Columns]):
     """The learners of `fedgo.phase_two.OnEvent` for many arms, with `Columns` in place of K × K matrices.
 
-    All learners must share the gradients ``features`` (S, 1, K, r), in r coordinates, and the values ``offsets``
-    (S, 1, K) of K arms in S runs. The arms pulled, the messages and the synchronisations are those of
-    `fedgo.phase_two.EventTriggered`, up to rounding.
+    All learners must share ``features`` and ``offsets``. The arms pulled, the messages and the synchronisations are
+    those of `fedgo.phase_two.EventTriggered`, up to rounding.
     """
 
     def prior(self, server: Tally) -> Columns:
-        """Return the posterior given the data ``server`` (S, K) that all learners know, (S, 1, K)."""
+        """Return the posterior given the data ``server`` (S, K) that all learners know."""
         return columns(self.features, self.offsets, self.settings.lam, server)
 
     def renewed(self, state: EventState[Columns], run: Tensor, total: Tally) -> Columns:
@@ -228,10 +194,7 @@ class ParameterSpace(OnEvent[Columns]):
         return posterior.absorb(self.features, arm, reward, turn)
 
     def afresh(self, posterior: Columns, known: Tally, due: Tensor) -> Columns:
-        """Return ``posterior`` with the learners that are ``due`` computed from all data, as a copy.
-
-        Afterwards every learner has a Cholesky factor of its own.
-        """
+        """Return a copy in which the learners that are ``due`` are computed from all data."""
         factor = posterior.factor.expand(-1, self.learners, -1, -1)
         own = Columns(*(values.clone() for values in posterior._replace(factor=factor)))
         for run, learner in due.nonzero().tolist():

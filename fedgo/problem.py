@@ -102,7 +102,7 @@ class Problem:
         return same and torch.equal(self.arms, other.arms) and torch.equal(self.means, other.means)
 
     def generators(self, purpose: str) -> list[torch.Generator]:
-        """Return a new random generator for each run, one for every text ``purpose``, such as "noise"."""
+        """Return a random generator for each run, one for every text ``purpose``, such as "noise" or "arms"."""
         return [generator(self.seed, run, purpose) for run in self.runs]
 
     @on_cpu

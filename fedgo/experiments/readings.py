@@ -1,8 +1,8 @@
 """Players for other readings of the paper's setup, for other constants of Fed-GO-UCB, and for other thresholds.
 
-A reading is an interpretation of what the paper leaves open. The results of these players show whether the comparison
-of the algorithms would change. Each player plays with the settings that were tuned for the reading that is used
-everywhere else, that of `fedgo.experiments.world.EXPERIMENTS`.
+A reading is an interpretation of what the paper leaves open. The results show whether the comparison of the algorithms
+would change. Each player plays with the settings that the study ``tune`` has chosen, by its stored table, for the
+reading that is used everywhere else (`fedgo.experiments.world.EXPERIMENTS`).
 """
 
 import math
@@ -31,17 +31,9 @@ Alteration = Callable[[Problem], Problem]
 
 
 def _arms_of(run: int) -> Alteration:
-    """Return a function that gives all runs of a Hartmann6 problem the 50 arms of the run with the number ``run``.
-
-    The arms and their mean rewards are then the same in all runs. The noise, and the other random numbers that an
-    algorithm uses, still differ between the runs.
-    """
+    """Return a function that gives all runs of a Hartmann6 problem the arms and mean rewards of one run."""
 
     def change(problem: Problem) -> Problem:
-        """Return ``problem`` with the arms and mean rewards of the run with the number ``run`` in each of its runs.
-
-        This run is one of the problem Hartmann6 with 50 arms and the seed of ``problem``.
-        """
         alone, runs = hartmann6((run,), seed=problem.seed), len(problem.runs)
         arms, means = alone.arms.repeat_interleave(runs, 0), alone.means.repeat_interleave(runs, 0)
         return replace(problem, arms=arms, means=means)
@@ -50,11 +42,7 @@ def _arms_of(run: int) -> Alteration:
 
 
 def _standardised(problem: Problem) -> Problem:
-    """Return ``problem`` with its features x shifted and scaled to mean 0 and standard deviation 1/√d_x over the arms.
-
-    This is done in each run for each of the d_x features, so that the mean of |x|² over the arms is 1. If a feature is
-    the same for all arms of a run, a ``ValueError`` is raised.
-    """
+    """Return ``problem`` with features of mean 0 and standard deviation 1/√d_x over the arms of each run."""
     spread = problem.arms.std(1, keepdim=True, correction=0) * problem.arms.shape[-1] ** 0.5
     return replace(problem, arms=(problem.arms - problem.arms.mean(1, keepdim=True)) / spread)
 
@@ -93,34 +81,15 @@ SENDERS = (*WITH_GAMMA, "Fed-GLB-UCB", "One-GO-UCB", "Kernel UCB, at once", "UCB
 
 
 def reading_players(tune: Sweep) -> dict[str, Player]:
-    """Return a dictionary with a player for each name in `READINGS`, readings of the paper's setup, and in `CONSTANTS`.
-
-    A player for a reading plays each of three algorithms (`TRIO`) on a problem that the reading has changed. It uses
-    the settings that the study ``tune`` has chosen on the unchanged problem, according to its stored table. A player
-    for a choice of constants is meant for Hartmann6: it plays Fed-GO-UCB with these constants and the setting that
-    ``tune`` has chosen on Hartmann6, and its trace is cut to the first 10 + NT steps, for N clients and T rounds.
-    """
+    """Return a player for each of the `READINGS`, with three algorithms (`TRIO`), and of the `CONSTANTS`."""
     players = {name: _reading(experiment, change, tune) for name, (experiment, change) in READINGS.items()}
     return players | {name: _constant(tune, **values) for name, values in CONSTANTS.items()}
 
 
 def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
-    """Return the player of a reading of the setup, which plays the three algorithms of `TRIO` on a changed problem.
-
-    Each setting in its grid has the name of one of these algorithms as "algorithm".
-
-    Args:
-        experiment: The name of the experiment whose problem is changed, and for which the settings were tuned.
-        change: A function that returns the changed problem.
-        tune: The study that has chosen the settings.
-    """
+    """Return the player of a reading; each setting in its grid names one of the algorithms of `TRIO`."""
 
     def play(world: World, setting: Setting) -> Trace:
-        """Play an algorithm on ``world`` with its problem changed, and return the trace.
-
-        The algorithm is that named by the entry "algorithm" of ``setting``. It plays with the setting that the study
-        ``tune`` has chosen for it.
-        """
         algorithm, changed = setting["algorithm"], replace(world, problem=change(world.problem))
         return ALGORITHMS[algorithm].call(changed, tune.setting(algorithm, EXPERIMENTS[experiment]))
 
@@ -130,23 +99,10 @@ def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
 def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
     """Return a player of Fed-GO-UCB with other constants, and with the setting tuned on Hartmann6.
 
-    Its traces are cut to the first 10 + NT steps, with N clients and T rounds. Phase I has at least 10 pulls (`LEAST`),
-    so that the traces of all such players have the same length.
-
-    Args:
-        tune: The study that has chosen the setting.
-        hidden: The number of hidden units of the network.
-        sigma: The standard deviation σ of the noise, which replaces that of the problem.
-        phase_one: Further arguments of `fedgo.phase_one.shared_start`, such as ``length``, the number of pulls of Phase
-            I, which must be at least 10.
+    Its traces are cut to the first 10 + NT steps, so that all such players have the same length (`LEAST`).
     """
 
     def play(world: World, setting: Setting) -> Trace:
-        """Play Fed-GO-UCB with these constants on the problem of ``world``, and return the first 10 + NT steps.
-
-        The result is the trace of N clients in T rounds without its last steps, if Phase I has more than 10 pulls.
-        ``setting`` is not used.
-        """
         problem = replace(world.problem, sigma=sigma)
         network = Network(problem.arms.shape[-1], hidden)
         start = shared_start(problem, network, world.clients, world.rounds, **phase_one)
@@ -162,28 +118,14 @@ def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one
 
 
 def senders(tune: Sweep) -> dict[str, Player]:
-    """Return a dictionary with a player for the name of each algorithm in `SENDERS`, whose clients send messages.
-
-    When they play, they use the settings that the study ``tune`` has chosen, according to its stored table. The
-    algorithms in `WITH_GAMMA` play with each of the thresholds γ in `GAMMAS` in place of 1; γ decides when the clients
-    synchronise.
-    """
+    """Return a player for each algorithm in `SENDERS`, at each threshold in `GAMMAS` if it has one."""
     return {name: _sender(name, tune) for name in SENDERS}
 
 
 def _sender(algorithm: str, tune: Sweep) -> Player:
-    """Return the player of the algorithm with the name ``algorithm``, with one setting for each threshold γ.
-
-    The thresholds, which the settings have as "threshold", are `GAMMAS` if the algorithm is in `WITH_GAMMA`. Otherwise
-    there is the threshold 1 only, which is not used. The other parameters are those that the study ``tune`` has chosen.
-    """
+    """Return the player of ``algorithm``, whose settings have a "threshold" that takes the place of the tuned γ."""
 
     def play(world: World, setting: Setting) -> Trace:
-        """Play the algorithm on ``world`` with its tuned setting, and return the trace.
-
-        If the algorithm is in `WITH_GAMMA`, the threshold of ``setting`` takes the place of its tuned γ. The world must
-        have been made by a regime, because the setting is the one tuned for this regime.
-        """
         assert world.regime is not None
         gamma = {"gamma": setting["threshold"]} if algorithm in WITH_GAMMA else {}
         return ALGORITHMS[algorithm].call(world, tune.setting(algorithm, world.regime) | gamma)

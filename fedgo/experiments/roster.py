@@ -22,11 +22,7 @@ GO_SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)
 
 
 def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setting, ...]:
-    """Return each of the ``settings`` with each β for which β/λ is among ``ratios``.
-
-    λ is the regularisation weight, and β the squared radius of the confidence ball, rounded to three significant
-    digits. For small λ the results depend on this ratio alone.
-    """
+    """Return each of the ``settings`` with each β for which β/λ is among ``ratios``: for small λ only this matters."""
     return tuple(
         {**setting, "beta": float(f"{setting['lam'] * ratio:.3g}")}
         for setting in settings
@@ -35,10 +31,7 @@ def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setti
 
 
 def _decades(each: int, first: float, number: int) -> tuple[Setting, ...]:
-    """Return ``number`` settings, which have only the squared radius β: 10^(``first`` + k/``each``) for k = 0, 1, ….
-
-    β is rounded to three significant digits, and ``each`` is the number of settings for every factor of ten.
-    """
+    """Return ``number`` settings of β alone, 10^(``first`` + k/``each``) for k = 0, 1, …"""
     return grid(beta=tuple(float(f"{10 ** (k / each + first):.3g}") for k in range(number)))
 
 

@@ -40,10 +40,7 @@ RUNGS = (Rung(32, 10), Rung(12, 30), Rung(8, 100))
 
 
 def _each_alone(name: str) -> list[Regimes]:
-    """Return each experiment of the paper as a group of its own, so that a player chooses a setting for each of them.
-
-    The groups are the same for every player's ``name``.
-    """
+    """Return each experiment of the paper as a group of its own, the same for every player."""
     return [(regime,) for regime in EXPERIMENTS.values()]
 
 
@@ -105,15 +102,7 @@ BILLS = Listing(
 
 
 def sizes(**changes: tuple[int, ...]) -> list[Regime]:
-    """Return a list with a regime of the problem Hartmann6 for each combination of the given sizes.
-
-    Args:
-        changes: A tuple of values for each of some fields of `fedgo.experiments.world.Regime`, for instance ``arms=(50,
-            500)``. The last of these fields varies fastest; the other fields have their defaults.
-
-    Raises:
-        TypeError: A regime has no such field, the field is ``problem``, or its values are a single number.
-    """
+    """Return a regime of Hartmann6 for each combination of the given sizes, such as ``arms=(50, 500)``."""
     return [Regime("hartmann6", **dict(values)) for values in grid(**changes)]
 
 
@@ -132,22 +121,14 @@ CURVES: Mapping[str, tuple[str, list[Regime]]] = {
 def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
     """Play one run of the algorithm of a curve of computing costs, and return its trace and its processor seconds.
 
-    The seconds are those of Phase II, or of the whole run if the algorithm has no Phase I. Fed-GO-UCB plays with
-    `GO_SETTINGS`, after a Phase I whose fit is cut short. Kernel UCB makes NT steps, for N clients and T rounds, and
-    GP-UCB makes 40.
+    The seconds are those of Phase II, or of the whole run if the algorithm has no Phase I. GP-UCB makes 40 steps.
 
     Args:
-        curve: The name of the curve, which decides the algorithm: "kernel UCB, at once" or "GP-UCB (BoTorch), 40
-            steps"; "arm space" for Fed-GO-UCB in arm space, and any other name for Fed-GO-UCB in parameter space.
+        curve: "kernel UCB, at once", "GP-UCB (BoTorch), 40 steps", "arm space" for Fed-GO-UCB in arm space, or any
+            other name for Fed-GO-UCB in parameter space.
         regime: The sizes of the run, on Hartmann6.
-        hidden: The number of hidden units of the network of Fed-GO-UCB. The other algorithms do not use it.
+        hidden: The number of hidden units of the network of Fed-GO-UCB.
         seed: The seed of the run.
-
-    Raises:
-        ValueError: A size that the algorithm uses, or the seed, is out of range; the regime's problem is unknown; or
-            Fed-GO-UCB is to play a problem whose arms have other than 6 features.
-        TypeError: A size that the algorithm uses, or the seed, is of another kind.
-        ImportError: BoTorch, which Hartmann6 and GP-UCB need, is not installed.
     """
     world = regime.world(1, seed)
     problem, clients, rounds = world.problem, world.clients, world.rounds
@@ -165,33 +146,16 @@ def time_of(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tupl
 
 
 def timed(task: Callable[[], Trace]) -> tuple[Trace, float]:
-    """Call ``task``, and return the trace that it plays and the processor seconds that this takes in this process."""
+    """Call ``task``, and return the trace that it plays and the processor seconds that this takes."""
     begin = time.process_time()
     trace = task()
     return trace, time.process_time() - begin
 
 
 def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[str, Any]]:
-    """Return a list with the row of a ``job``: the processor time and the peak memory of a new process that plays it.
+    """Return the row of a ``job``: the processor time and the peak memory of a new process that plays one run of it.
 
-    The process does nothing else, and computes on one thread. It plays one run, whatever runs the job has; the row says
-    run 0 of the seed 0. The peak memory is right on Linux, where the system counts it in kibibytes.
-
-    Args:
-        time_of: A function of the player's name, the regime and the number of hidden units that plays one run and
-            returns its trace and its processor seconds. Another process must be able to import it by its name.
-        job: The job; its setting has the number of hidden units as "hidden".
-
-    Returns:
-        A list with one row. It has the problem and the sizes of the regime by the names of its fields, the "player",
-        the setting, "seed" and "run" (both 0), the processor "seconds" that ``time_of`` returns, rounded to
-        milliseconds, the peak memory of the process in gibibytes as "gigabytes", rounded to three decimals, and the
-        number of "synchronisations".
-
-    Raises:
-        KeyError: The setting has no "hidden".
-        RuntimeError: The new process ends without a result, for instance because the system has no memory left.
-        Exception: The run cannot be played; the error is that of ``time_of``.
+    Another process must be able to import ``time_of`` by its name.
     """
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), max_tasks_per_child=1) as pool:
         return pool.submit(_cost, time_of, job.name, job.regime, job.setting).result()
@@ -200,11 +164,7 @@ def costs(time_of: Callable[..., tuple[Trace, float]], job: Job) -> list[dict[st
 def _cost(
     time_of: Callable[..., tuple[Trace, float]], curve: str, regime: Regime, setting: Setting
 ) -> list[dict[str, Any]]:
-    """Return a list with the row of one run: its sizes, processor seconds, peak memory and number of synchronisations.
-
-    ``time_of`` plays the run of ``curve`` on ``regime`` with the number of hidden units in ``setting``. The peak
-    memory, in gibibytes, is that of this process, which computes on one thread from then on.
-    """
+    """Return the row of one run that this process plays on one thread, with its peak memory in gibibytes."""
     import resource  # only Unix has it
 
     torch.set_num_threads(1)
@@ -233,34 +193,14 @@ COSTS = Listing(
 
 
 def curve(name: str, study: str = "costs") -> Any:
-    """Return the measurements of the curve of computing costs ``name`` in the table of ``study``, sorted by size.
-
-    The result is a pandas frame with the rows of the table for this curve; it is empty if there are none. Its
-    additional column ``value`` has the size that varies along the curve: the number K of arms, N of clients or T of
-    rounds, or for the number H of hidden units the number d_w = 8H + 1 of parameters, with arms of dimension 6. For a
-    name that is not in `CURVES` it is the number of arms.
-
-    Raises:
-        ValueError: There is no table of the study.
-        KeyError: The table has no column of this size, for instance no "hidden".
-    """
+    """Return the measurements of the curve ``name`` by size; ``value`` is the size that varies, or d_w for H."""
     rows, by = read(study), CURVES[name][0] if name in CURVES else "arms"
     rows = rows[rows["player"] == name].sort_values(by)
     return rows.assign(value=8 * rows[by] + 1 if by == "hidden" else rows[by])
 
 
 def exponent(rows: Any) -> float:
-    """Return the exponent p of seconds ∝ valueᵖ between the last two of ``rows``, where fixed costs matter least.
-
-    It is ln(s₂/s₁)/ln(v₂/v₁) for the seconds s₁, s₂ and the values v₁, v₂ of these two rows.
-
-    Args:
-        rows: A frame of at least two rows with the columns "value" and "seconds", as `curve` returns it. The last two
-            rows have positive seconds and different positive values.
-
-    Raises:
-        IndexError: There are fewer than two rows.
-    """
+    """Return the exponent p of seconds ∝ valueᵖ between the last two of ``rows``, where fixed costs matter least."""
     values, seconds = np.log(rows["value"].to_numpy()[-2:]), np.log(rows["seconds"].to_numpy()[-2:])
     return float((seconds[1] - seconds[0]) / (values[1] - values[0]))
 

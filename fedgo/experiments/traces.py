@@ -26,9 +26,8 @@ def stored(call: Callable[[World, Setting], Trace], key: str, world: World, sett
     """Return the trace of all runs of ``world``, which is played only if it is not stored yet.
 
     Args:
-        call: A function that plays a world with a setting.
-        key: The dotted name of the algorithm that ``call`` calls, and its options. If it is empty, or ``FEDGO_TRACES``
-            is empty or not set, nothing is stored.
+        call: Plays a world with a setting.
+        key: The dotted name of the algorithm that ``call`` calls, and its options; nothing is stored if it is empty.
         world: The runs.
         setting: The setting.
     """

@@ -1,8 +1,10 @@
 """The quantities of the analysis of Phase II, computed from a trace: widths, log-determinants and epochs of each step.
 
-The pulls that each client i knew before step t (`knowledge`) give its matrix Σ_{t−1,i} and the width of the arm that it
-pulled. The pulls of all clients before t give the matrix Σ_{t−1} of an imaginary agent who sees every pull. The
-log-determinants are running sums of ln(det(Σ + ggᵀ)/det Σ) = ln(1 + gᵀΣ⁻¹g) over the gradients g of the pulls.
+There are S runs of NT steps (N clients, T rounds) with K arms; g_t is the gradient at ŵ₀ of the arm pulled at step t,
+by client i. D_{t,i} are the pulls that the client knows after this pull, before a synchronisation that it may trigger
+(`knowledge`). Σ_{t,i} is λI plus the sum of g gᵀ over the gradients g of D_{t,i}, and Σ_t λI plus that over the pulls
+of all clients up to step t, as an imaginary agent sees them. The log-determinants are running sums of ln(det(Σ +
+ggᵀ)/det Σ) = ln(1 + gᵀΣ⁻¹g).
 """
 
 from collections.abc import Iterator
@@ -21,25 +23,16 @@ from fedgo.trace import Trace
 class Replay(NamedTuple):
     """The quantities of the analysis at each step t of Phase II, for the client i that makes the pull.
 
-    There are S runs of NT steps (N clients, T rounds) with K arms; g_t is the gradient of the pulled arm at the
-    parameter ŵ₀ of Phase I. Σ_{t,i} is λI plus the sum of g gᵀ over the gradients g of D_{t,i}, and λ is the
-    regularisation weight. D_{t,i} are the pulls that the client knows after the pull of step t, before a
-    synchronisation that this pull may trigger. Σ_t is λI plus the same sum over the pulls of all clients up to step t.
-
     Args:
-        local: The squared width g_tᵀΣ_{t−1,i}⁻¹g_t of the pull, with the matrix Σ_{t−1,i} of the data that the client
-            knows before it, (S, NT) float64.
-        central: The squared width g_tᵀΣ_{t−1}⁻¹g_t of the pull, with the matrix of all pulls before it, (S, NT)
-            float64.
-        gain: The log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), (S, NT) float64. ΔΣ_{t,i} is the part of Σ_{t,i}
-            from the client's own pulls since the last synchronisation, the pull of step t included.
-        since: The number of the client's own pulls since the last synchronisation, the pull of step t included, (S, NT)
-            float64.
-        information: The log-ratio ln(det Σ_{t,i}/det λI), (S, NT) float64.
-        total: The log-ratio ln(det Σ_t/det λI), (S, NT) float64.
+        local: The squared width g_tᵀΣ_{t−1,i}⁻¹g_t of the pull in the client's matrix before it, (S, NT).
+        central: The squared width g_tᵀΣ_{t−1}⁻¹g_t of the pull in the matrix of all pulls before it, (S, NT).
+        gain: The log-ratio ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})), where ΔΣ_{t,i} is the part of the client's own
+            pulls since the last synchronisation, this one included, (S, NT).
+        since: The number of these pulls, (S, NT) float64.
+        information: The log-ratio ln(det Σ_{t,i}/det λI), (S, NT).
+        total: The log-ratio ln(det Σ_t/det λI), (S, NT).
         epoch: The number p of synchronisations in Phase II before step t, (S, NT) int64.
-        known: The counts of the pulls in D_{t,i} and the sums of their residuals y − f_x(ŵ₀), with the reward y and the
-            network's value f_x(ŵ₀) of the arm x, (S, NT, K) float64.
+        known: The counts of the pulls in D_{t,i} and the sums of their residuals y − f_x(ŵ₀), (S, NT, K) each.
     """
 
     local: Tensor
@@ -54,12 +47,8 @@ class Replay(NamedTuple):
     def by_epoch(self, values: Tensor) -> Tensor:
         """Return the sums of ``values`` (S, NT) over the steps of each epoch, (S, P + 1).
 
-        There are S runs of NT steps of Phase II. An epoch lasts from one synchronisation to the next; the step that
-        triggers a synchronisation belongs to the epoch before it. P is the largest number of synchronisations that any
-        of the runs has before its last step, the NT-th. An epoch that a run does not have gets 0.
-
-        Raises:
-            RuntimeError: ``values`` has another shape than (S, NT).
+        The step that triggers a synchronisation belongs to the epoch before it. P is the largest number of
+        synchronisations that any run has before its last step; an epoch that a run does not have gets 0.
         """
         out = values.new_zeros(len(values), int(self.epoch.max()) + 1)
         return out.scatter_add(1, self.epoch, values)
@@ -68,21 +57,13 @@ class Replay(NamedTuple):
 def replay(start: Start, trace: Trace, lam: float) -> Replay:
     """Return the quantities of the analysis at each step of Phase II of a trace of Fed-GO-UCB.
 
-    Among them are the squared widths of the pulls, log-determinants and epochs. The pulled arms and the
-    synchronisations are those of the trace, whatever index and event caused them. The data of Phase I do not count.
+    The pulled arms and the synchronisations are those of the trace, whatever index and event caused them. The data of
+    Phase I do not count.
 
     Args:
-        start: The result of Phase I from which the trace was made, a `fedgo.phase_one.shared_start` with one fitted
-            parameter ŵ₀ in each run.
-        trace: The trace of both phases, of S runs.
+        start: The result of Phase I from which the trace was made, with one ŵ₀ for all clients of a run.
+        trace: The trace of both phases.
         lam: The regularisation weight λ > 0 that the trace was made with.
-
-    Raises:
-        ValueError: The start has several ŵ₀ in a run, or λ is not positive.
-        torch.linalg.LinAlgError: A matrix Σ, which is λI plus the sum of g gᵀ over the gradients g of some pulls, is
-            not positive definite up to rounding, because λ is too small for the gradients.
-        RuntimeError: The trace has another number of runs than the start, or Phase II fewer than N − 1 steps for N
-            clients.
     """
     require(lam > 0, "lam", lam, "give the λ > 0 that the trace was made with")
     shape = tuple(start.w0.shape)
@@ -111,12 +92,7 @@ def replay(start: Start, trace: Trace, lam: float) -> Replay:
 
 
 def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor:
-    """Return the squared width ‖g‖²_{Σ⁻¹} of each of n arms in S runs, (S, n), with its gradient g.
-
-    ``arm`` (S, n) int64 has the numbers of the arms. For each of them Σ is the regularisation weight λ times the
-    identity plus the sum of g gᵀ over the pulls in ``counts`` (S, n, K). ``features`` (S, K, r) has the gradients of
-    all K arms in r coordinates.
-    """
+    """Return the squared widths of ``arm`` (S, n) in the matrix of the pulls ``counts`` (S, n, K), (S, n)."""
     factor = precision_factor(features.unsqueeze(1), lam, Tally(counts, counts))
     rows = arm.unsqueeze(-1).expand(-1, -1, features.shape[-1])
     half = torch.linalg.solve_triangular(factor, features.gather(1, rows).unsqueeze(-1), upper=False)
@@ -125,26 +101,20 @@ def _widths(features: Tensor, lam: float, counts: Tensor, arm: Tensor) -> Tensor
 
 
 def _since_sync(values: Tensor, syncs: Tensor) -> Tensor:
-    """Return running sums (S, n) of one client's ``values`` (S, n), which start again after every synchronisation.
-
-    The values belong to the client's n pulls in S runs, and none is negative. A sum starts again where ``syncs``
-    (S, n), the number of synchronisations before the client's pull, has increased.
-    """
+    """Return running sums (S, n) of ``values`` ≥ 0, which start again where ``syncs`` (S, n) has increased."""
     sums = values.cumsum(1)
     new = torch.nn.functional.pad(syncs.diff(dim=1) > 0, (1, 0))
     return sums - torch.where(new, sums - values, 0.0).cummax(1).values
 
 
 class Knowledge(NamedTuple):
-    """What one client knew before each of its n pulls of Phase II, in each of S runs with K arms.
+    """What one client knew before each of its n pulls of Phase II.
 
     Args:
         step: The steps of these pulls in the trace, counted from 0 with Phase I included, (n,) int64.
-        tally: The number of the pulls of each arm that the client knew before its pull, and the sum of their rewards,
-            (S, n, K) each.
-        syncs: The number p of synchronisations in the trace before the pull, (S, n) int64.
-        shared: The number of the pulls of each arm that all clients knew since the last synchronisation before the
-            pull, and the sum of their rewards, (S, n, K) each.
+        tally: The pulls of each arm that the client knew and the sum of their rewards, (S, n, K) each.
+        syncs: The number p of synchronisations before the pull, (S, n) int64.
+        shared: What all clients knew since the last synchronisation, (S, n, K) each.
     """
 
     step: Tensor
@@ -154,7 +124,7 @@ class Knowledge(NamedTuple):
 
 
 def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Knowledge]:
-    """Yield what each of the N clients of ``trace`` knew before its pulls of Phase II, one client after the other.
+    """Yield what each client of ``trace`` knew before its pulls of Phase II, one client after the other.
 
     A client knows all data of Phase II up to the last synchronisation and its own data since. Only counts and sums are
     computed, so that the trace may be of any algorithm whose clients pull in turn.
@@ -162,14 +132,7 @@ def knowledge(trace: Trace, arms: int, phase_one: bool = False) -> Iterator[Know
     Args:
         trace: The trace, of S runs.
         arms: The number K of arms.
-        phase_one: Whether all clients also know the data of Phase I; if not, these data do not count.
-
-    Yields:
-        What one client knew before its pulls; for the first clients the number n of pulls may be larger by 1.
-
-    Raises:
-        RuntimeError: When the first item is asked for: the number of an arm in the trace is K or more. Or when a later
-            one is asked for: Phase II has fewer than N − 1 steps.
+        phase_one: Whether all clients also know the data of Phase I.
     """
     first, steps = trace.phase_one, trace.arm.shape[1]
     hit = torch.nn.functional.one_hot(trace.arm, arms).double()

@@ -1,4 +1,11 @@
-"""The deterministic inequalities of the analysis of Phase II, evaluated on every step of executed runs."""
+"""The deterministic inequalities of the analysis of Phase II, evaluated on every step of executed runs.
+
+There are S runs of NT steps, of N clients in T rounds; arrays are (S, NT). g_t is the gradient of the arm pulled at
+step t, Σ_{t−1,i} the matrix of the data that the client i knew before, Σ_{t−1} that of all pulls before, Λ = ln(det
+Σ_NT/det λI), R the bound on it, γ the threshold of the event, C_g, C_h and F the bounds on gradients, second
+derivatives and values, and β the squared radius. An epoch lasts from one synchronisation to the next; it is bad if ln
+det Σ_t grows by more than 1 in it, and good otherwise.
+"""
 
 import math
 from functools import partial
@@ -19,42 +26,26 @@ _LOST = 1e-14
 
 
 def violations(runs: PhaseTwoRuns) -> dict[str, Tensor]:
-    """Check the inequalities of the analysis at every step of executed runs, and return where each of them fails.
+    """Check the inequalities of the analysis at every step of executed runs with γ > 0, and return where each fails.
 
-    There are S runs of NT steps, of N clients in T rounds. g_t is the gradient of the arm pulled at step t, Σ_{t−1,i}
-    the matrix of the data that the client i knew before it made this pull, Σ_{t−1} that of an imaginary agent who sees
-    every pull, Λ = ln(det Σ_NT/det λI) with the regularisation weight λ, R the bound on Λ, γ the threshold of the
-    event, C_g a bound on the norms of all gradients, and P the largest number of synchronisations that any run has
-    before its last step. An epoch lasts from one synchronisation to the next; it is bad if ln det Σ_t grows by more
-    than 1 in it, and good otherwise. Only violations beyond rounding, a small share of the right side (and 1e-9 for
-    ``gain``), count; ``bad_epochs`` and ``syncs`` are checked exactly.
-
-    Args:
-        runs: The runs, with γ > 0.
+    Only violations beyond rounding count; ``bad_epochs`` and ``syncs`` are checked exactly.
 
     Returns:
-        A dictionary of boolean tensors, True where the inequality fails, with these names and shapes
+        A dictionary of boolean tensors, True where the inequality fails:
 
         - ``information``: Λ ≤ R, (S,);
         - ``potential``: Σ_t ‖g_t‖²_{Σ_{t−1}⁻¹} ≤ 2Λ, (S,), a theorem if λ ≥ C_g²/2.5129;
         - ``cut_potential``: Σ_t min(1, ‖g_t‖²_{Σ_{t−1}⁻¹}) ≤ Λ/ln 2, (S,), for every λ > 0;
         - ``ratio``: ‖g_t‖² in Σ_{t−1,i}⁻¹ is at most det Σ_{t−1}/det Σ_{t−1,i} times that in Σ_{t−1}⁻¹, (S, NT);
-        - ``good_ratio``: in the good epochs of all runs, which have n steps together, ‖g_t‖² in Σ_{t−1,i}⁻¹ is at most
-          e times that in Σ_{t−1}⁻¹, (n,);
+        - ``good_ratio``: in good epochs it is at most e times that in Σ_{t−1}⁻¹, (n,) for their n steps in all runs;
         - ``bad_epochs``: the number of bad epochs is less than Λ, (S,);
         - ``gain``: the log-ratio of a client's pulls since the last synchronisation is at most the growth of ln det Σ_t
           in the epoch so far, (S, NT);
-        - ``widths``: the steps of a client in an epoch that do not synchronise have Σ‖g_t‖_{Σ_{t−1,i}⁻¹} ≤ √(2γ),
-          (S, m), a theorem if λ ≥ C_g²/2.5129. There is an entry for each epoch and client, the clients of one epoch
-          after those of the epoch before; m ≤ (P + 1)N, because the last epoch may end before all clients have pulled;
+        - ``widths``: the steps of a client in an epoch that do not synchronise have Σ‖g_t‖_{Σ_{t−1,i}⁻¹} ≤ √(2γ), (S,
+          m) for each epoch and client, a theorem if λ ≥ C_g²/2.5129;
         - ``cut_widths``: the same steps have Σ min(1, ‖g_t‖_{Σ_{t−1,i}⁻¹}) ≤ √(γ/ln 2), (S, m), for every λ > 0;
-        - ``syncs``: the number of synchronisations is at most its bound with the run's own Λ
-          (`fedgo.theory.regret.synchronisations`), (S,).
-
-    Raises:
-        ValueError: The threshold γ is 0, the start has several ŵ₀ in a run, or it was made on a problem with other
-            arms.
-        RuntimeError: A matrix Σ is not positive definite in float64, because λ is too small for the gradients.
+        - ``syncs``: the number of synchronisations is at most `fedgo.theory.regret.synchronisations` at the run's Λ,
+          (S,).
     """
     steps, clients, gamma = runs.replay, runs.start.clients, runs.settings.gamma
     last, growth = steps.total[:, -1], steps.central.log1p()
@@ -85,15 +76,13 @@ def violations(runs: PhaseTwoRuns) -> dict[str, Tensor]:
 
 
 class OneStep(NamedTuple):
-    """The two sides of the lemma "Instantaneous regret" at each of NT steps t of S runs, (S, NT) each.
+    """The two sides of the lemma "Instantaneous regret" at each step, (S, NT) each.
 
     Args:
-        covered: Whether the true parameter w* was in the confidence ball of the pulling client i before the pull, bool.
-        regret: The instantaneous regret r_t, the largest mean reward minus that of the pulled arm.
-        bound: 2√β‖g_t‖_{Σ_{t−1,i}⁻¹} plus the second-order part that the book proves. g_t is the gradient of the pulled
-            arm, Σ_{t−1,i} the matrix of the client's data before the pull, and β the squared radius of the ball.
-        printed: 2√β‖g_t‖_{Σ_{t−1,i}⁻¹} plus the printed second-order part 2βC_h/λ, with the bound C_h on the second
-            derivatives and the regularisation weight λ.
+        covered: Whether w* was in the confidence ball of the pulling client before the pull, bool.
+        regret: The instantaneous regret r_t.
+        bound: 2√β‖g_t‖_{Σ_{t−1,i}⁻¹} plus the second-order part that the book proves.
+        printed: 2√β‖g_t‖_{Σ_{t−1,i}⁻¹} plus the printed second-order part 2βC_h/λ.
     """
 
     covered: Tensor
@@ -103,36 +92,20 @@ class OneStep(NamedTuple):
 
     @property
     def violations(self) -> int:
-        """The number of steps, in all runs together, with the true parameter w* in the client's confidence ball and a
-        regret above the smaller of the fields ``bound`` and ``printed``.
-
-        A regret counts as above a bound if it exceeds the bound by more than rounding, a share of 1e-9.
-        """
+        """The number of steps, in all runs, with w* in the ball and a regret above the smaller of the two bounds."""
         least = torch.minimum(self.bound, self.printed)
         return int((self.covered & (self.regret > least * _SLACK)).sum())
 
 
 def one_step(runs: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) -> OneStep:
-    """Return the regret of each step of Phase II, and the bounds on it by the lemma "Instantaneous regret".
+    """Return the regret of each step, and the bounds on it by the lemma "Instantaneous regret".
+
+    The book's second-order part is C_hρ₀² for the first-order index and 2C_h(β/λ + √(β/λ)ρ₀) for line 3.
 
     Args:
         runs: S runs on a realizable problem, whose true parameter w* is known.
-        curvature: The bound C_h on the second derivatives in each run, a tensor (S,).
-        line_three: Whether the clients' index was that of line 3 of Algorithm 1, the largest value of the network over
-            the confidence ball; if not, it was the first-order index.
-
-    Returns:
-        For each of NT steps whether w* was in the client's confidence ball before the pull, the regret, the bound that
-        the book proves, and the printed bound, (S, NT) each. Both bounds are 2√β times the width of the pulled arm plus
-        a second-order part. The book's part is C_hρ₀² for the first-order index and 2C_h(β/λ + √(β/λ)ρ₀) for line 3,
-        and the printed one is 2βC_h/λ, with the squared radius β of the ball, the regularisation weight λ, and the
-        distance ρ₀ of w* from the parameter that Phase I has fitted.
-
-    Raises:
-        ValueError: The problem has no known w*, ``curvature`` does not have the shape (S,), the start has several ŵ₀ in
-            a run, or it was made on a problem with other arms.
-        RuntimeError: The matrix Σ of a client's data is not positive definite in float64, because the regularisation
-            weight λ is too small for the gradients.
+        curvature: The bound C_h in each run, (S,).
+        line_three: Whether the clients' index was that of line 3; if not, it was the first-order index.
     """
     truth, settings, steps = runs.problem.truth, runs.settings, runs.replay
     beta = settings.beta
@@ -160,26 +133,13 @@ def one_step(runs: PhaseTwoRuns, curvature: Tensor, line_three: bool = False) ->
 def regret_bound(
     runs: PhaseTwoRuns, value: float, excess: Tensor | float = 0.0, information: Tensor | float | None = None
 ) -> Tensor:
-    """Return the bound on the regret of Phase II of each of S runs, (S,).
-
-    It is that of item 3 of the repaired theorem (`fedgo.theory.regret.regret_phase_two_clipped`), for any
-    regularisation weight λ > 0. No width is above C_g/√λ, with the bound C_g on the gradients of ``runs``.
-
-    If the threshold γ of the runs is ∞, the bound is ∞, or NaN if Λ < 1 or the squared radius β is 0.
+    """Return the bound on the regret of Phase II by item 3 of the repaired theorem, for any λ > 0, (S,).
 
     Args:
-        runs: The runs.
-        value: The bound F ≥ 0 on the absolute mean rewards.
+        runs: The runs; if their γ is ∞, the bound is ∞, or NaN if Λ < 1 or β = 0.
+        value: The bound F ≥ 0.
         excess: The second-order part of the regret of each step, one number or one for each run, (S,).
-        information: The log-ratio Λ = ln(det Σ/det λI) of the matrix Σ of all pulls, or a bound on it, one number or
-            one for each run, (S,); that of the run if it is None.
-
-    Raises:
-        ValueError: ``information`` is negative, or ``value`` is and the squared radius β is positive; or
-            ``information`` is None, and the start has several ŵ₀ in a run or was made on a problem with other arms.
-        OverflowError: ``information`` is infinite.
-        RuntimeError: ``excess`` or ``information`` is given for another number of runs, or ``information`` is None, and
-            λ is too small for the gradients.
+        information: Λ or a bound on it, one number or (S,); that of the run if it is None.
     """
     information = runs.replay.total[:, -1] if information is None else information
     by_run = torch.zeros(2, len(runs.arm), dtype=torch.float64)
