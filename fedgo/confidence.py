@@ -81,7 +81,7 @@ class Coordinates(NamedTuple):
 
 
 def compress(gradients: Tensor) -> Coordinates:
-    """Return the ``gradients`` (..., K, d_w) in r coordinates, in which every ‖g_x‖_{Σ⁻¹} and Λ are the same."""
+    """Return the gradients (..., K, d_w) in r coordinates, which leave ‖g_x‖_{Σ⁻¹} and ln(det Σ/det λI) as they are."""
     basis, features = torch.linalg.qr(gradients.mT)
     return Coordinates(features.mT, basis)
 
