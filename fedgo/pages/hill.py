@@ -77,7 +77,7 @@ def draw(axes: Axes, hill: Hill, pulls: int = 0, tally: Tally | None = None) -> 
             band, the mean rewards that it knows, and its next pull.
     """
     line, top = hill.problem.arms[0, :, 0], hill.problem.means[0]
-    axes.plot(line, top, color="black", label="$f$, unknown to the clients")
+    axes.plot(line, top, color="black", label="$f$, unknown")
     for client, (colour, marker) in enumerate(LOOKS):
         own = slice(client, pulls, CLIENTS)
         if pulls > client:
@@ -97,7 +97,7 @@ def draw(axes: Axes, hill: Hill, pulls: int = 0, tally: Tally | None = None) -> 
         axes.plot(line, middle, color="#D55E00", label="tangent model")
         band: dict[str, Any] = {"color": "#D55E00", "alpha": 0.2, "linewidth": 0, "label": "band"}
         axes.fill_between(line, 2 * middle - index, index, **band)
-        axes.plot(line[seen], rewards, "o", color="black", markersize=4, label="mean rewards known")
+        axes.plot(line[seen], rewards, "o", color="black", markersize=4, label="known rewards")
         best = index.argmax()
         axes.plot(line[best], index[best], "v", color="#D55E00", markersize=8, label="next pull")
     axes.set(xlabel="arm $x$", ylabel="reward")
