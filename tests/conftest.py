@@ -9,8 +9,8 @@ import torch
 
 torch.set_num_threads(1)
 # Only Unix has fork, named pipes, modes of files, signals that end a process, and the shell of postBuild.
-UNIX = ["test_files.py", "test_repository.py"]
-UNIX += [f"beyond/test_{name}.py" for name in ("attacks", "federation", "flare", "study_attacks")]
+UNIX = ["test_repository.py"]
+UNIX += [f"beyond/test_{name}.py" for name in ("attacks", "federation", "files", "flare", "study_attacks")]
 collect_ignore = [] if os.name == "posix" else UNIX
 # A process that a test starts passes over what a chapter does, as the tests themselves do (see pyproject.toml).
 os.environ["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is"
