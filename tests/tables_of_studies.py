@@ -6,13 +6,11 @@ from fedgo.experiments import runner
 
 
 def assert_shipped(study: runner.Sweep) -> None:
-    """The table of ``study`` lacks no run, and each row has an origin; without the column all have one."""
+    """The table of ``study`` lacks no run, and each call that added rows says when and how."""
     name, known = study.name, runner.shipped(study)
     missing = [player for player in study.players if any(study.jobs(known, player))]
     assert not missing, f"rows of {missing} are missing in {name}.csv: run `make study NAME={name}`"
     table = pd.read_csv(study.folder / f"{name}.csv")
     made = runner.facts(name, study.folder)["made"]
-    counts = table.get("made", pd.Series(0, table.index)).value_counts()
-    assert counts.sum() == len(table) and {*counts.index} <= {*range(len(made))}
-    for place, rows in counts.items():
-        assert rows <= made[place]["rows"] and ("commit" in made[place]) != ("origin" in made[place])
+    assert len(table) <= sum(entry["rows"] for entry in made)
+    assert all(("commit" in entry) != ("origin" in entry) for entry in made)

@@ -1,7 +1,8 @@
 """Bad input: one error that names the argument, the value received and a remedy, before any work.
 
-A row is a call with good arguments, and for each argument values that it may not have: those of another kind raise a
-``TypeError``, those out of range a ``ValueError``. What follows from several arguments together has a table below.
+A row is a call with good arguments, and for each argument a value out of its range, which raises a ``ValueError``, and
+one of another kind, which raises a ``TypeError``. `test_checks` has the other values that the checks refuse. What
+follows from several arguments together has a table below.
 """
 
 import math
@@ -89,18 +90,15 @@ def row(call, /, *good, **arguments):
     ]
 
 
-WHOLE = bad(0, -1, kinds=(2.0, "3", None, True))  # at least one of something
-SEED = bad(-1, kinds=(1.5, "0", True))
-RUNS = WHOLE + bad([], [-1], kinds=(np.float64(2),))
-ABOVE_0 = bad(0.0, -1.0, NAN, INF, kinds=("1", None, True))
-FROM_0 = bad(-0.1, NAN, INF, kinds=("1", None, True))
-THRESHOLD = bad(-0.5, NAN, kinds=("1", None))  # infinity is one that is never reached
-DELTA = bad(0.0, 1.0, NAN)
+WHOLE = bad(0, kinds=(2.0,))  # at least one of something
+SEED = bad(-1, kinds=(1.5,))
+RUNS = WHOLE + bad([])
+ABOVE_0 = bad(0.0, kinds=("1",))
+FROM_0 = bad(-0.1, kinds=("1",))
+THRESHOLD = bad(-0.5, kinds=("1",))
+DELTA = bad(1.0)
 NAME = bad("none of them")
-ANOTHER = bad(kinds=(0.5, ARMS))  # an object of another class
-A_TENSOR = bad(
-    but(ARMS, NAN, 0, 1, 2), ARMS / 0, ARMS.float(), ARMS.long(), ARMS.to("meta"), ARMS.to_sparse()
-)
+ANOTHER = bad(kinds=(0.5,))  # an object of another class
 MADE = {"name": "p", "arms": ARMS, "means": MEANS, "runs": (0, 1)}
 PLAYED = {"problem": ANOTHER, "clients": WHOLE, "steps": WHOLE}
 STARTED = {"start": ANOTHER, "settings": ANOTHER}
@@ -119,9 +117,9 @@ CLASS = {"size": 2, "data": 9, "delta": 0.1, "value": 1.0}
 GROWN = replace(CALM, tail=0.8, exponent=1.5)
 LINE = dict(zip(("network", "start", "end", "arms"), (NETWORK, *SHARED.w0[:, 0], ARMS[0]), strict=True))
 CASES = [
-    *row(Problem, MADE, arms=A_TENSOR + bad(ARMS[0], ARMS[:, :0], kinds=(ARMS.numpy(), ARMS.tolist(), None))),
-    *row(Problem, MADE, means=bad(but(MEANS, NAN, 1, 2), MEANS[:, :2], kinds=(MEANS.numpy(), None))),
-    *row(Problem, MADE, runs=bad((0, -1), kinds=(2, [0, 1], (0, 1.0), (0, True)))),
+    *row(Problem, MADE, arms=bad(but(ARMS, NAN, 0, 1, 2), ARMS[0], kinds=(ARMS.numpy(),))),
+    *row(Problem, MADE, means=bad(but(MEANS, NAN, 1, 2), MEANS[:, :2], kinds=(None,))),
+    *row(Problem, MADE, runs=bad((0, -1), kinds=([0, 1],))),
     *row(Problem, MADE, seed=SEED, sigma=FROM_0, reward=NAME),
     *row(PROBLEM.rescaled, {"centre": 0.0, "scale": 1.0}, centre=bad(NAN, kinds=("0",)), scale=ABOVE_0),
     *row(hartmann6, {"runs": 1}, runs=RUNS, arms=WHOLE, seed=SEED, sigma=FROM_0),
@@ -129,11 +127,11 @@ CASES = [
     *row(realizable, {"network": NETWORK, "runs": 1}, runs=RUNS, arms=WHOLE, seed=SEED, scale=bad(NAN)),
     *row(Network, {"d_x": 6}, d_x=WHOLE, hidden=WHOLE),
     *row(SingleUnit, d_x=WHOLE),
-    *row(Settings, lam=ABOVE_0 + bad(kinds=(torch.tensor(1.0),)), beta=FROM_0, gamma=THRESHOLD),
-    *row(Settings, encoding=NAME + bad(None)),
+    *row(Settings, lam=ABOVE_0, beta=FROM_0, gamma=THRESHOLD),
+    *row(Settings, encoding=NAME),
     *row(Langevin, rounds=WHOLE, step=ABOVE_0, hot=bad(0.0), cold=bad(1.0, kinds=("1e5",))),
-    *row(phase_one_length, {"clients": 2, "rounds": 3}, clients=WHOLE + bad(10**19), rounds=WHOLE),
-    *row(shared_start, BEGUN, **BEGINS, network=ANOTHER, length=bad(0, kinds=(3.0, True)), encoding=NAME),
+    *row(phase_one_length, {"clients": 2, "rounds": 3}, clients=WHOLE, rounds=WHOLE),
+    *row(shared_start, BEGUN, **BEGINS, network=ANOTHER, length=WHOLE, encoding=NAME),
     *row(private_start, BEGUN, **BEGINS, network=ANOTHER),
     *row(deal, {"x": ARMS, "y": MEANS, "clients": 2}, y=bad(but(MEANS, NAN, 0, 1))),
     *row(fed_go_ucb, GIVEN, **STARTED, argmax=NAME, space=NAME),
@@ -147,8 +145,8 @@ CASES = [
     *row(shared_ucb1, CHOSEN, **PLAYED, settings=ANOTHER),
     *row(uniform_random, SIZES, **PLAYED),
     *row(gp_ucb, SIZES | {"beta": 1.0}, **PLAYED),
-    *row(gp_ucb, SIZES | {"beta": 1.0}, beta=bad(-1.0, NAN, kinds=("1",)), first=bad(0, 21), refit=WHOLE),
-    *row(first_order, {"posterior": Posterior(torch.eye(2).double(), MEANS[0, :2])}, beta=bad(NAN, -1.0)),
+    *row(gp_ucb, SIZES | {"beta": 1.0}, beta=FROM_0, first=bad(21), refit=WHOLE),
+    *row(first_order, {"posterior": Posterior(torch.eye(2).double(), MEANS[0, :2])}, beta=bad(-1.0)),
     # experiments, theory, and what is kept
     *row(evaluate, {"name": "hartmann6", "runs": 1}, name=NAME, runs=WHOLE, seed=bad(1000)),
     *row(evaluate, {"name": "hartmann6", "runs": 1}, algorithms=bad(["UCB2"], kinds=("Uniform",))),
@@ -158,10 +156,8 @@ CASES = [
         partial(radius, MEANS, MEANS, 0), NUMBERS, clients=WHOLE, lam=bad(0.0), sigma=bad(-1.0), delta=DELTA
     ),
     *row(partial(radius, MEANS, MEANS, 0), NUMBERS, distance=bad(-1.0), curvature=bad(-1.0)),
-    *row(
-        Assumptions, ASSUMED, dimension=bad(0), value=bad(0.0), slope=bad(-1.0, NAN), growth=bad(0.0, -1e-9)
-    ),
-    *row(Assumptions, ASSUMED, tail=bad(0.0), curvature=bad(-0.1), noise=bad(-0.1), exponent=bad(0.0, 2.0)),
+    *row(Assumptions, ASSUMED, dimension=bad(0), value=bad(0.0), slope=bad(-1.0), growth=bad(0.0)),
+    *row(Assumptions, ASSUMED, tail=bad(0.0), curvature=bad(-0.1), noise=bad(-0.1), exponent=bad(2.0)),
     *row(Premises, {"a": CALM, "clients": 20, "rounds": 100}, delta=DELTA, clients=WHOLE, rounds=WHOLE),
     *row(theory.worlds.single_unit, {"runs": 2}, dimension=bad(0), scale=bad(0.0), arms=bad(0)),
     *row(suprema, LINE, pieces=bad(0)),
@@ -169,15 +165,15 @@ CASES = [
     *row(theory.oracle.regression_risk, RISK, delta=DELTA, exploration=bad(0), radius=bad(-1.0)),
     *row(theory.oracle.finite_risk, CLASS | {"noise": 1.0}, delta=DELTA),
     *row(theory.oracle.covering, {"dimension": 3}, radius=bad(0.0)),
-    *row(theory.regret.synchronisations, {"rounds": 10, "information": 1.0}, gamma=bad(0.0, -1.0)),
+    *row(theory.regret.synchronisations, {"rounds": 10, "information": 1.0}, gamma=bad(0.0)),
     *row(theory.ball.information_bound, {"dimension": 5, "pulls": 10, "slope": 1.0}, lam=bad(0.0)),
     *row(theory.ball.radius_printed, RISK | {"pulls": 9, "step": 9, "delta": 0.1}, lam=bad(0.0)),
-    *row(Trace, RECORD, algorithm=bad(kinds=(3,)), clients=WHOLE, phase_one=bad(-5, 4, kinds=("x",))),
+    *row(Trace, RECORD, algorithm=bad(kinds=(3,)), clients=WHOLE, phase_one=bad(4, kinds=("x",))),
     *row(
         Trace, RECORD, arm=bad(BLANK.double(), BLANK[0]), regret=bad(BLANK.double()[:, :2]), sync=bad(BLANK)
     ),
     *row(Trace, RECORD, reward=bad(kinds=([0.0],))),
-    *row(Trace(**RECORD).first, runs=bad(-1, 3, kinds=(1.0,))),
+    *row(Trace(**RECORD).first, runs=bad(3, kinds=(1.0,))),
     *row(Trace.join, traces=bad([])),
 ]
 
@@ -329,5 +325,5 @@ def test_a_trace_that_contradicts_itself_is_refused(name, change, message, tmp_p
 def test_a_trace_without_a_file_says_so(tmp_path):
     with pytest.raises(FileNotFoundError, match="none"):
         Trace.load(tmp_path / "none.npz")
-    with pytest.raises(OSError, match=r"cannot be written to .*away"):
+    with pytest.raises(OSError, match="away"):
         Trace(**RECORD).save(tmp_path / "away" / "mine.npz")
