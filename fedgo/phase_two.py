@@ -3,12 +3,17 @@
 Each client i keeps the statistics Σ_{t,i} and b_{t,i} of the data D_{t,i} that it knows after step t: all data up to
 the last synchronisation, at step t_last, and its own since. With the features g of the pulled arms and the
 regularisation weight λ, Σ_{t,i} is λI plus the sum of g gᵀ over these data, and b_{t,i} a sum of multiples of g.
-ΔΣ_{t,i} and Δb_{t,i} are their parts from the client's own pulls since t_last. The event of line 6 is
-n_i·ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})) > γ: the number n_i of these pulls, the difference of the sizes of D_{t,i}
-and D_{t_last,i}, times the log-ratio exceeds the threshold γ. When it occurs at one client, every client sends its ΔΣ
-and Δb to the server, the server sends the sums to all clients, and every client sets its ΔΣ and Δb to 0. The printed
-algorithm leaves this reset out. In this module the statistics are kept in arm space: as the number of pulls and the sum
-of residuals of each arm, and as a posterior of the arms' mean rewards.
+ΔΣ_{t,i} and Δb_{t,i} are their parts from the client's own n_i pulls since t_last. The event of line 6 is
+
+    n_i·ln(det Σ_{t,i}/det(Σ_{t,i} − ΔΣ_{t,i})) > γ.
+
+When it occurs at one client, every client sends its ΔΣ and Δb to the server, the server sends the sums to all clients,
+and every client sets its ΔΣ and Δb to 0. The printed algorithm leaves this reset out.
+
+In this module the statistics are kept in arm space: as the number of pulls and the sum of residuals of each arm, and as
+a posterior of the arms' mean rewards. There are S runs, R of which take part in a synchronisation, M learners (clients)
+and K arms with r features; arrays are (S, M, K), with 1 in place of M for what all learners share. ``arm`` (S, M) int64
+is the arm that each learner pulls, and ``turn`` (S, M) is 1 for the learners that do and 0 for the others.
 """
 
 from abc import ABC, abstractmethod
@@ -39,15 +44,15 @@ AFRESH = 100
 class Settings:
     """The parameters of Phase II: for the ridge regression, the optimism, and when and how the clients synchronise.
 
-    The baselines take the same parameters; the docstring of each says which of them it uses and what γ means for it.
+    The baselines take the same parameters; the docstring of each says what γ means for it.
 
     Args:
         lam: The regularisation weight λ > 0 of the ridge regression.
         beta: The squared radius β ≥ 0 of the confidence ball; an index adds √β times an arm's width to its mean.
-        gamma: The threshold γ ≥ 0 of the event that triggers a synchronisation. In Algorithm 1 with γ = 0, every pull
-            of an arm whose variance is not 0 triggers one; with γ = ∞, none does.
-        encoding: The form in which statistics are sent (`fedgo.messages`). The form decides what each message costs and
-            does not change which arms are pulled; the default is the paper's dense form.
+        gamma: The threshold γ ≥ 0 of the event. With γ = 0 every pull of an arm whose variance is not 0 triggers a
+            synchronisation; with γ = ∞ none does.
+        encoding: The form in which statistics are sent (`fedgo.messages`), the paper's dense form by default. It
+            decides what each message costs and does not change which arms are pulled.
 
     Raises:
         ValueError: A number is out of range or NaN, λ or β is infinite, or ``encoding`` is not the name of a form.
@@ -70,19 +75,7 @@ _ANY = Settings()
 
 
 def require_run(problem: Problem, clients: int, steps: int, settings: Settings = _ANY) -> None:
-    """Check the arguments of an algorithm that has no Phase I.
-
-    Args:
-        problem: The problem, which must be a `fedgo.problem.Problem`.
-        clients: The number N of clients, at least 1.
-        steps: The number of steps, at least 1.
-        settings: The parameters of the algorithm, which must be a `Settings`; the default is for an algorithm that has
-            no settings.
-
-    Raises:
-        TypeError: An argument is of another kind.
-        ValueError: ``clients`` or ``steps`` is below 1 or above 2⁵³.
-    """
+    """Check the arguments of an algorithm that has no Phase I."""
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
     count("steps", steps, "give at least one step")
@@ -90,15 +83,13 @@ def require_run(problem: Problem, clients: int, steps: int, settings: Settings =
 
 
 class EventState(NamedTuple, Generic[PosteriorT]):
-    """What the M learners of each of S runs and the server know at one moment, about K arms.
+    """What the learners and the server know at one moment.
 
     Args:
         posterior: Each learner's confidence set: a mean and a variance of each arm, (S, M, K) each.
-        fresh: The counts and sums of each learner's own pulls since the last synchronisation, (S, M, K).
-        gain: The log-ratio ln(det Σ/det(Σ − ΔΣ)) of each learner, (S, M). Σ = λI + Σ_x n_x g_x g_xᵀ is the matrix of
-            its data, with n_x pulls of the arms x with the gradients g_x and the regularisation weight λ, and ΔΣ is the
-            part of Σ from the pulls in ``fresh``.
-        server: The counts and sums of the pulls of all learners up to the last synchronisation, (S, K).
+        fresh: The counts and sums of each learner's own pulls since the last synchronisation, (S, M, K) each.
+        gain: The log-ratio ln(det Σ/det(Σ − ΔΣ)) of each learner, (S, M).
+        server: The counts and sums of the pulls of all learners up to the last synchronisation, (S, K) each.
     """
 
     posterior: PosteriorT
@@ -108,35 +99,24 @@ class EventState(NamedTuple, Generic[PosteriorT]):
 
     @property
     def known(self) -> Tally:
-        """The counts and sums of the data that each learner knows, (S, M, K), for S runs, M learners and K arms.
-
-        These are the server's data and the learner's own pulls since the last synchronisation.
-        """
+        """The counts and sums of the data that each learner knows, (S, M, K) each."""
         return self.server.for_all() + self.fresh
 
 
 @dataclass(frozen=True)
 class OnEvent(ABC, Generic[PosteriorT]):
-    """M learners with a ridge model each, which synchronise when the event of Algorithm 1, line 6, occurs.
+    """M learners with a ridge model each, which synchronise when the event of line 6 occurs.
 
-    The event occurs when the number of a learner's pulls since the last synchronisation, times its log-ratio
-    ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ. Σ is the matrix of the data that the learner knows, and ΔΣ the part
-    of Σ from these pulls. `fedgo.simulation.simulate` plays the learners; there are S runs and K arms. A subclass says
-    how a posterior is computed: `EventTriggered` in arm space, `fedgo.many_arms.ParameterSpace` for many arms.
+    `fedgo.simulation.simulate` plays them. A subclass says how a posterior is computed: `EventTriggered` in arm space,
+    `fedgo.many_arms.ParameterSpace` for many arms.
 
     Args:
         learners: The number M of learners in each run.
-        features: The gradients of the network's outputs f_x(w) for the arms x, at the parameter ŵ₀ of Phase I, or their
-            r coordinates in an orthonormal basis of a space that contains them, (S, M, K, r), or (S, 1, K, r) if all
-            learners share them.
-        offsets: The outputs f_x(ŵ₀) for the arms x, (S, M, K), or (S, 1, K) if all learners share them.
-        dimension: The number d_w of parameters, the dimension of the matrix and the vector that are sent, which decides
-            their cost.
-        settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
-            the messages.
-        optimism: A function that returns the index of each arm, (S, M, K), from the posterior and the data of each
-            learner. If it is None, the first-order index is used: the posterior mean plus √β posterior standard
-            deviations.
+        features: The gradients g_x of the network at ŵ₀, or their coordinates, (S, M or 1, K, r).
+        offsets: The outputs f_x(ŵ₀), (S, M or 1, K).
+        dimension: The number d_w ≤ 10⁶ of parameters, which decides the cost of messages.
+        settings: λ, β, γ and the form of the messages.
+        optimism: Returns the index of each arm from the posterior and the data; None for the first-order index.
     """
 
     learners: int
@@ -152,13 +132,7 @@ class OnEvent(ABC, Generic[PosteriorT]):
 
     @abstractmethod
     def renewed(self, state: EventState[PosteriorT], run: Tensor, total: Tally) -> PosteriorT:
-        """Return the posterior of R runs after a synchronisation, (R, 1 or M, K).
-
-        Args:
-            state: The state of all runs before the synchronisation.
-            run: The positions of the R runs among all S runs, (R,) int64.
-            total: The data that all learners of a run know now, (R, K).
-        """
+        """Return the posterior of the R runs ``run`` after a synchronisation; all know the data ``total`` (R, K)."""
 
     @abstractmethod
     def absorb(self, posterior: PosteriorT, arm: Tensor, reward: Tensor, turn: Tensor) -> PosteriorT:
@@ -169,42 +143,24 @@ class OnEvent(ABC, Generic[PosteriorT]):
         """Return ``posterior`` with the entries where ``due`` (S, M) is True computed from all data ``known``."""
 
     def statistics(self, tally: Tally) -> Message[Tally]:
-        """Return the message that sends the matrix and the vector of the pulls in ``tally``, with its cost in scalars.
-
-        For the pulls since the last synchronisation these are ΔΣ and Δb, the parts of a learner's matrix Σ and vector b
-        from these pulls. The content of the message is the ``tally`` itself, because its counts and sums determine the
-        matrix and the vector: (R, K) for K arms in R runs, or (R, M, K) for each of M learners. The cost, (R,) or
-        (R, M) int64, is that of the form in the settings.
-
-        Raises:
-            ValueError: ``dimension`` is above 10⁶.
-        """
+        """Return the message that sends ΔΣ and Δb of the pulls in ``tally``, whose counts and sums determine them."""
         pulls, arms = tally.counts.sum(-1), self.features.shape[-2]
         return Message(tally, scalars(self.settings.encoding, self.dimension, pulls, arms))
 
     def begin(self) -> EventState[PosteriorT]:
         """Return the state before Phase II, in which no learner has data.
 
-        For each learner the matrix Σ of its data is then λI, with the regularisation weight λ, and the mean of each arm
-        is its offset.
-
         Raises:
-            ValueError: The largest squared norm of an arm's features, divided by λ, is 1e13 or more, or NaN; rounding
-                would then decide which arm is pulled.
+            ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
         """
         runs, _, arms, _ = self.features.shape
         return self.resume(Tally.blank(runs, arms))
 
     def resume(self, server: Tally) -> EventState[PosteriorT]:
-        """Return the state right after a synchronisation, when all learners know the server's data and no others.
-
-        ``server`` (S, K) has the counts and sums of these data for S runs and K arms.
+        """Return the state in which all learners know the data ``server`` (S, K) and no others.
 
         Raises:
-            ValueError: The largest squared norm of an arm's features, divided by the regularisation weight λ, is 1e13
-                or more, or NaN; rounding would then decide which arm is pulled.
-            torch.linalg.LinAlgError: A count is NaN, or the matrix Σ of the server's data is not positive definite in
-                float64, because λ is too small for such large features or so many pulls.
+            ValueError: The features are so large, or λ so small, that rounding would decide which arm is pulled.
         """
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
@@ -214,43 +170,21 @@ class OnEvent(ABC, Generic[PosteriorT]):
         return EventState(posterior, fresh, gain=fresh.sums[..., 0].clone(), server=server.of(every))
 
     def gain(self, state: EventState[PosteriorT], arm: Tensor, turn: Tensor) -> Tensor:
-        """Return the log-ratio ln(det Σ/det(Σ − ΔΣ)) of each of M learners in each of S runs after its pull, (S, M).
-
-        Σ is the matrix of the data that a learner knows, and ΔΣ the part of Σ from its own pulls since the last
-        synchronisation.
-
-        Args:
-            state: The state before the pull.
-            arm: The arm that each learner pulls, (S, M) int64.
-            turn: 1 for the learners that make this pull and 0 for the others, which keep their log-ratio, (S, M)
-                float64.
-        """
+        """Return the log-ratio ln(det Σ/det(Σ − ΔΣ)) of each learner after its pull, (S, M)."""
         return state.gain + turn * state.posterior.gain(arm)
 
     def index(self, state: EventState[PosteriorT]) -> Tensor:
-        """Return the optimistic value of each of K arms for each of M learners in each of S runs, (S, M, K).
-
-        Each learner pulls the arm with the largest value, as in line 3 of Algorithm 1.
-
-        If the field ``optimism`` is given, it computes this value from the posterior and the data of each learner.
-        Otherwise the value is the first-order index: the posterior mean plus √β times the width of the arm, which is
-        the square root of its posterior variance, with the squared radius β of the confidence ball.
+        """Return the optimistic value of each arm for each learner, (S, M, K), by which line 3 chooses.
 
         Raises:
-            ValueError: A variance of the first-order index is NaN or below −1e-6.
+            ValueError: A variance of the first-order index is NaN, or is negative by more than rounding.
         """
         if self.optimism is None:
             return first_order(state.posterior, self.settings.beta)
         return self.optimism(state.posterior, state.known)
 
     def fires(self, state: EventState[PosteriorT], arm: Tensor) -> Tensor:
-        """Return whether each learner would trigger a synchronisation by pulling its ``arm`` (S, M) int64, (S, M) bool.
-
-        A learner does so if the number of its pulls since the last synchronisation, times their log-ratio
-        ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ; both include this pull (line 6 of Algorithm 1). Σ is the matrix
-        of the data that a learner knows, and ΔΣ the part of Σ from its own pulls since the last synchronisation.
-        ``state`` is the state before the pull, of M learners in each of S runs.
-        """
+        """Return whether the event of line 6 would occur at each learner if it pulled its ``arm``, (S, M) bool."""
         pulls = state.fresh.counts.sum(-1) + 1
         return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
 
@@ -260,18 +194,7 @@ class OnEvent(ABC, Generic[PosteriorT]):
         """Return the state after one pull of each learner with ``turn`` 1 (lines 4 and 5 of Algorithm 1).
 
         After every hundredth pull of a learner since the last synchronisation its posterior is computed from all its
-        data again, because rank-one updates accumulate rounding errors.
-
-        Args:
-            state: The state before the pull, which must not be used afterwards.
-            arm: The arm that each of M learners pulls in each of S runs, (S, M) int64.
-            reward: The rewards that they observe, (S, M), finite for the learners with ``turn`` 0 too.
-            turn: 1 for the learners that make this pull and 0 for the others, which do not change, (S, M) float64.
-
-        Raises:
-            torch.linalg.LinAlgError: A posterior that is computed again has a matrix Σ = λI + Σ_x n_x g_x g_xᵀ that is
-                not positive definite in float64, with n_x pulls of the arms x with the features g_x and the
-                regularisation weight λ.
+        data again, because rank-one updates accumulate rounding errors. The old state must not be used afterwards.
         """
         residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
         gain = self.gain(state, arm, turn)  # this comes first, because `absorb` may overwrite the posterior
@@ -282,23 +205,9 @@ class OnEvent(ABC, Generic[PosteriorT]):
         return after._replace(posterior=self.afresh(posterior, after.known, due)) if due.any() else after
 
     def synchronise(self, state: EventState[PosteriorT], star: Star, when: When) -> EventState[PosteriorT]:
-        """Return the state after the runs ``when.run`` have synchronised over ``star`` (Algorithm 1).
+        """Return the state after the runs of ``when`` have synchronised over ``star`` (lines 7 to 10 of Algorithm 1).
 
-        Every learner of these runs sends its statistics since the last synchronisation, and the server sends the sums
-        to all M learners. Afterwards the learners have no own pulls that the server does not know, and their
-        posteriors are those of the server's data. Their log-ratios ln(det Σ/det(Σ − ΔΣ)), with the part ΔΣ of Σ from
-        own pulls since the last synchronisation, are 0. These are lines 7 to 10 of Algorithm 1.
-
-        Args:
-            state: The state of all S runs before the synchronisation, which must not be used afterwards.
-            star: The network by which the messages travel, which adds their scalars to its ledger.
-            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted,
-                (R,) int64 each.
-
-        Raises:
-            ValueError: The field ``dimension`` is above 10⁶.
-            torch.linalg.LinAlgError: The matrix Σ of the server's data, λI plus the sum of g gᵀ over its pulls with
-                features g, is not positive definite in float64; the regularisation weight λ is too small.
+        The old state must not be used afterwards.
         """
         run = when.run
         fresh = state.fresh.of(run)
@@ -316,7 +225,7 @@ class EventTriggered(OnEvent[Posterior]):
     """The learners of `OnEvent` in arm space, with a K × K matrix each; the fields are the same."""
 
     def prior(self, server: Tally) -> Posterior:
-        """Return the posterior given the data ``server`` (S, K) that all learners know, (S, 1 or M, K)."""
+        """Return the posterior given the data ``server`` (S, K) that all learners know."""
         return condition(self.features, self.offsets, self.settings.lam, server.for_all())
 
     def renewed(self, state: EventState[Posterior], run: Tensor, total: Tally) -> Posterior:
@@ -328,23 +237,14 @@ class EventTriggered(OnEvent[Posterior]):
         return posterior.absorb(arm, reward, turn)
 
     def afresh(self, posterior: Posterior, known: Tally, due: Tensor) -> Posterior:
-        """Return ``posterior`` with the entries where ``due`` is True computed from all data (`recomputed`)."""
+        """Return ``posterior`` with the entries where ``due`` is True computed from all data."""
         return recomputed(posterior, self.features, self.offsets, self.settings.lam, known, due)
 
 
 def recomputed(
     posterior: Posterior, features: Tensor, offsets: Tensor, lam: float, known: Tally, due: Tensor
 ) -> Posterior:
-    """Return ``posterior`` with the entries where ``due`` (S, M) is True computed from the data ``known`` (S, M, K).
-
-    Args:
-        posterior: The posteriors of M learners in each of S runs, which are overwritten.
-        features: The features of K arms, (S, 1 or M, K, r).
-        offsets: The prior means, (S, 1 or M, K).
-        lam: The regularisation weight λ.
-        known: The data of each learner.
-        due: Which learners' posteriors are computed again.
-    """
+    """Return ``posterior``, overwritten where ``due`` (S, M) is True by what the data ``known`` (S, M, K) give."""
     learners = due.nonzero(as_tuple=True)
     own = features.expand(*due.shape, *features.shape[2:])[learners]
     exact = condition(own, offsets.expand_as(known.sums)[learners], lam, known.of(learners))
@@ -367,9 +267,8 @@ def place(state: StateT, run: Tensor, new: StateT) -> StateT:
 
     Args:
         state: A tensor with the runs as its first axis, or a named tuple of such tensors, which may be nested.
-        run: The positions of the R runs that are replaced on the first axis of ``state``, (R,) int64.
-        new: A state of the same kind whose tensors have R as first axis; they are expanded to the other axes of
-            ``state``.
+        run: The positions of the R runs that are replaced, (R,) int64.
+        new: A state of the same kind with R as first axis, which is expanded to the other axes of ``state``.
     """
     old: Any = state
     placed: StateT

@@ -5,6 +5,10 @@ pass of the loop therefore lets all learners of a run choose at once. If the pul
 synchronisation, the choices of the learners after i in that run are dropped, and made again after the synchronisation.
 The noise of a reward depends on its run and step only. Therefore the result is the same as if one learner played after
 the other.
+
+There are S runs, K arms and N clients, with M = N learners if each client has a model of its own and M = 1 if all share
+one. Steps are counted from 0 with Phase I included; learner t mod M makes the pull of step t of Phase II. ``arm`` (S,
+M) int64 is the arm that each learner pulls or would pull.
 """
 
 from collections.abc import Iterable, Mapping
@@ -26,50 +30,36 @@ LearnerState = TypeVar("LearnerState")
 class Learner(Protocol[LearnerState]):
     """A bandit algorithm for Phase II: the interface that `simulate` expects of M learners in each of S runs.
 
-    Either each of the N clients has a model of its own (M = N), or all clients share one model (M = 1). The state of
-    all learners is one object, which the methods receive and return. `simulate` does not use a state again after it has
-    passed it to `learn` or `synchronise`, so that these two may overwrite its memory.
+    The state of all learners is one object, which the methods receive and return. `simulate` does not use a state again
+    after it has passed it to `learn` or `synchronise`, so that these two may overwrite its memory.
     """
 
     @property
     def learners(self) -> int:
-        """The number M of learners in each run.
-
-        Learner t mod M makes the pull of step t of Phase II; both are counted from 0, and the steps of Phase I do not
-        count.
-        """
+        """The number M of learners in each run, N or 1."""
 
     def begin(self) -> LearnerState:
-        """Return the state of the learners of all S runs before Phase II."""
+        """Return the state of the learners of all runs before Phase II."""
 
     def index(self, state: LearnerState) -> Tensor:
-        """Return a value of each of K arms for each of M learners in each of S runs, (S, M, K) float64.
+        """Return a value of each arm for each learner, (S, M, K) float64; a learner pulls the arm with the largest one.
 
-        A learner pulls the arm with the largest value. No value may be NaN; +∞ and −∞ are allowed.
-
-        The loop may ask several times for one step, because the choices that follow a synchronisation are made again.
-        An index that is drawn at random therefore has to be a function of the run and the step; `Samples` is for such a
-        learner.
-
-        Args:
-            state: The state of the learners of all S runs.
+        No value may be NaN; +∞ and −∞ are allowed. The loop may ask several times for one step, because the choices
+        that follow a synchronisation are made again. An index that is drawn at random therefore has to be a function of
+        the run and the step (`Samples`).
         """
 
     def fires(self, state: LearnerState, arm: Tensor) -> Tensor:
-        """Return whether each of M learners in S runs asks for a synchronisation after it pulls its arm, (S, M) bool.
+        """Return whether each learner asks for a synchronisation after it pulls its ``arm``, (S, M) bool.
 
-        The loop asks for all learners, and ignores the answers of those that do not make a pull in this pass of it.
-
-        Args:
-            state: The state before the pull.
-            arm: The arm that each learner pulls, (S, M) int64.
+        ``state`` is that before the pull. Answers of learners that do not pull in this pass are ignored.
         """
 
     def learn(self, state: LearnerState, arm: Tensor, reward: Tensor, turn: Tensor) -> LearnerState:
         """Return the state after one pull of some of the learners.
 
         Args:
-            state: The state before the pull, of M learners in each of S runs.
+            state: The state before the pull.
             arm: The arm that each learner has chosen, (S, M) int64.
             reward: The reward of this arm, (S, M) float64.
             turn: 1 for the learners that make this pull; 0 for the others, whose part of the state has to stay as it
@@ -80,55 +70,37 @@ class Learner(Protocol[LearnerState]):
         """Return the state after the learners of some of the runs have exchanged their data.
 
         Args:
-            state: The state of the learners of all S runs before the synchronisation.
-            star: The network by which the learners send their messages. Its methods `Star.collect`, `Star.broadcast`
-                and `Star.ask` add the scalars of each message to its ledger (S, steps), unless its field ``charged`` is
-                False.
-            when: The positions of the R runs that synchronise, and for each of these runs the step at which its scalars
-                are counted, (R,) int64 each.
+            state: The state of all runs before the synchronisation.
+            star: Carries the messages and counts their scalars.
+            when: The runs that synchronise, and the step to which each is charged.
         """
 
 
 @runtime_checkable
 class Samples(Protocol):
-    """An optional interface of a learner whose index depends on the step.
-
-    An example is Thompson sampling, with posterior samples made from random numbers that were drawn beforehand.
-    """
+    """An optional interface of a learner whose index depends on the step, for instance of Thompson sampling."""
 
     def index_at(self, state: Any, step: Tensor) -> Tensor:
-        """Return the index of each of K arms for each of M learners in each of S runs, (S, M, K) float64.
+        """Return the index, as `Learner.index` does, for the ``step`` (S, M) int64 at which each learner has its turn.
 
-        The loop calls this method in place of `Learner.index`. A learner pulls the arm with the largest index, which
-        must not be NaN for any arm.
-
-        Args:
-            state: The state of the learners.
-            step: The step at which each learner has its turn in the current round of its run, counted from 0 with Phase
-                I included, (S, M) int64. It may lie before the next step of the run, if the learner has had its turn
-                already. If it would lie after the last step of Phase II, the last step is given in its place. The loop
-                ignores the index of a learner in these two cases.
+        The step may lie before the next step of the run, if the learner has had its turn already, and the last step
+        stands for steps after it. The loop ignores the index in both cases.
         """
 
 
 @runtime_checkable
 class Annotates(Protocol):
-    """An optional interface of a learner that adds notes about each pull to the trace.
-
-    An example is a certificate of the pull's regret.
-    """
+    """An optional interface of a learner that adds notes about each pull to the trace, for instance a certificate."""
 
     def notes(self, state: Any, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the notes on the pull of each learner, a tensor (S, M) for each name.
+        """Return the notes on the pull of each learner, a tensor (S, M) for each name, or none.
 
-        A call must return either no note, or the same names with the same dtypes as every other call that returns some.
-        The trace has 0 for a pull without a note. The loop keeps the notes on pulls that are made and ignores the
-        others.
+        All calls that return some must return the same names and dtypes. The trace has 0 for a pull without a note.
 
         Args:
             state: The state before the pull.
-            index: The index of K arms by which the arms were chosen, (S, M, K).
-            arm: The arms that the M learners of each of S runs would pull, (S, M) int64.
+            index: The index by which the arms were chosen, (S, M, K).
+            arm: The arms that the learners would pull, (S, M) int64.
         """
 
 
@@ -144,17 +116,14 @@ def simulate(
 ) -> Trace:
     """Run Phase II after ``exploration`` and return the trace of both phases.
 
-    At each step the learner whose turn it is pulls the arm with the largest index. Indices that differ by rounding only
-    are a tie, which the learner's own random order of the arms decides. Otherwise rounding errors, which differ between
-    machines, would decide between arms with equal features. A synchronisation that the last step triggers is carried
-    out too. An error that the learner raises is passed on.
+    Indices that differ by rounding only are a tie, which the learner's own random order of the arms decides. Otherwise
+    rounding errors, which differ between machines, would decide between arms with equal features. A synchronisation
+    that the last step triggers is carried out too.
 
     Args:
         name: What the algorithm is called in the trace.
         problem: S runs of a bandit problem.
-        learner: The algorithm, for the same runs and with M = N or M = 1 learners in each; M is not checked. If it has
-            a method ``index_at`` (`Samples`), this method takes the place of ``index``; if it has a method ``notes``
-            (`Annotates`), its notes are added to the trace.
+        learner: The algorithm, for the same runs, perhaps with the methods of `Samples` or `Annotates`.
         exploration: Phase I of the same runs, with T₀ pulls; T₀ is 0 for an algorithm without Phase I.
         clients: The number N of clients.
         steps: The number of steps of Phase II.
@@ -162,14 +131,10 @@ def simulate(
             ended, so that one call synchronises all. The result is the same; this is faster where a synchronisation
             takes longer than the passes of the loop in which other runs play on.
 
-    Returns:
-        The trace of the T₀ + ``steps`` steps of both phases.
-
     Raises:
-        ValueError: ``clients`` or ``steps`` is below 1 or above 2⁵³, ``problem`` and ``exploration`` have different
-            numbers of runs, or an index is NaN.
-        TypeError: ``problem`` is not a `Problem`, ``clients`` or ``steps`` is not a whole number, or ``name`` or the
-            name of the problem is not a text.
+        ValueError: ``clients`` or ``steps`` is below 1, ``problem`` and ``exploration`` have different numbers of runs,
+            or an index is NaN.
+        TypeError: ``problem`` is not a `Problem`, a number is not whole, or a name is not a text.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     clients = count("clients", clients, "give N, at least one client")
@@ -216,12 +181,12 @@ def simulate(
 
 
 class Choice(NamedTuple):
-    """What the M learners of each of S runs would do in one pass of the loop.
+    """What the learners would do in one pass of the loop.
 
     Args:
-        step: The step at which each learner has its turn in the current round of its run, counted from 0 with Phase I
-            included, (S, M) int64. In the last round it may lie after the last step.
-        indices: Each learner's index of K arms, (S, M, K).
+        step: The step at which each learner has its turn in the current round, perhaps after the last one, (S, M)
+            int64.
+        indices: Each learner's index of the arms, (S, M, K).
         arm: The arm that each learner would pull, (S, M) int64.
         turn: Whether the learner makes this pull in this pass, (S, M) bool.
         fires: Whether the pull is made and triggers a synchronisation, (S, M) bool.
@@ -245,18 +210,8 @@ def _choose(
 ) -> Choice:
     """Return what the learners choose, and which of them pull in this pass of the loop.
 
-    In each run the learners pull that have not pulled in this round yet and whose step lies before ``end``, up to and
-    including the first of them that asks for a synchronisation.
-
-    Args:
-        learner: The algorithm, with M learners in each of S runs.
-        state: The state of the learners.
-        position: The next step of each run, (S,) int64.
-        end: The step at which each run stops, which is not played any more, (S, 1) int64; 0 for a run that waits.
-        order: A number in [0, 1) for each learner and arm, (S, M, K); of tied arms the learner takes the one with the
-            largest number.
-        first: The number T₀ of steps of Phase I.
-        total: The number of steps of both phases.
+    In each run the learners pull that have not pulled in this round yet and whose step lies before ``end`` (S, 1), up
+    to and including the first of them that asks for a synchronisation. ``position`` (S,) is the next step of each run.
     """
     seat = torch.arange(learner.learners)
     served = (position - first) % learner.learners
@@ -281,11 +236,7 @@ def _with_room(values: Tensor, steps: int) -> Tensor:
 
 
 def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Write the values of the pulls that are made in this pass into arrays, at the runs and steps of these pulls.
-
-    ``pulled`` has pairs of an array (S, steps), which is changed in place, and of the values (S, M) for the pulls of M
-    learners in S runs. Those values for which ``chosen.turn`` (S, M) is True are written into the array.
-    """
+    """Write the values (S, M) of the pulls that are made in this pass into arrays (S, steps), in place."""
     run, learner_number = chosen.turn.nonzero(as_tuple=True)
     step = chosen.step[run, learner_number]
     for array, values in pulled:
@@ -293,27 +244,15 @@ def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
 
 
 def order_of_ties(problem: Problem, learners: int) -> Tensor:
-    """Return a random number for each of M = ``learners`` learners and each arm, which decides between tied arms.
-
-    The numbers are uniform in [0, 1), (S, M, K) float64 for S runs and K arms. The seed of ``problem`` and the number
-    of the run determine them. Of arms whose indices tie, `largest` takes the one with the largest number.
-    """
+    """Return a random number for each of M = ``learners`` learners and each arm, which decides between tied arms."""
     return uniform_draws(problem.generators("order of ties"), learners, problem.arms.shape[1])
 
 
 def largest(index: Tensor, order: Tensor) -> Tensor:
-    """Return the arm with the largest index for each of M learners in each of S runs, (S, M) int64.
+    """Return the arm with the largest index for each learner, (S, M) int64, by ``order`` if arms tie.
 
-    Those of the K arms tie whose index is below the largest one by at most 1e-9 of the largest distance between two
-    finite indices, or 1e-12 of the largest absolute value, which covers rounding. Of the tied arms the one with the
-    largest number in ``order`` is taken.
-
-    Args:
-        index: The index of each arm, (S, M, K) float64.
-        order: A number of at least 0 for each learner and arm, (S, M, K).
-
-    Raises:
-        ValueError: The index of an arm is NaN.
+    Those arms tie whose index is below the largest one by at most 1e-9 of the largest distance between two finite
+    indices, or 1e-12 of the largest absolute value, which covers rounding. An index must not be NaN.
     """
     top = index.amax(-1, keepdim=True)
     remedy = "rewards, features or settings are out of range; scale them to order 1, or raise λ"

@@ -3,15 +3,15 @@
 The algorithm is that of Li, H. Wang, M. Wang and H. Wang, NeurIPS 2022, https://arxiv.org/abs/2206.04835.
 
 k is the RBF kernel, and Z a dictionary of some of the K arms. φ(x) = K_ZZ^{-1/2}k_Z(x) is the feature vector of an arm
-x, where K_ZZ is the kernel of all pairs of arms in Z, and k_Z(x) the vector of the kernels of x and each arm in Z.
-A = λI + Σ_s φ_sφ_sᵀ is the matrix of the pulls s that a client knows, with features φ_s and rewards y_s, and λ is the
-regularisation weight. The index of an arm is φᵀA⁻¹Σ_s φ_s y_s + √v with v = β·[(k(x, x) − φᵀφ)/λ + φᵀA⁻¹φ] and the
-squared weight β of the confidence width. We call the bracket the variance of the arm.
+x, where K_ZZ is the kernel of all pairs of arms in Z, and k_Z(x) the vector of the kernels of x and each arm in Z. A =
+λI + Σ_s φ_sφ_sᵀ is the matrix of the pulls s that a client knows, with features φ_s and rewards y_s. The index of an
+arm is φᵀA⁻¹Σ_s φ_s y_s + √v with v = β·[(k(x, x) − φᵀφ)/λ + φᵀA⁻¹φ]. We call the bracket the variance of the arm.
 
 A client triggers a synchronisation when the sum, over its own pulls since the last one, of the variances that their
 arms had right after that synchronisation exceeds the threshold γ. Then every client draws each of its pulls for the
 dictionary with probability min(1, q̄·variance), where q̄ is a parameter, and sends the arms that it drew. The server
-broadcasts the dictionary, the clients send their statistics in its features, and the server sends the sums.
+broadcasts the dictionary, the clients send their statistics in its features, and the server sends the sums. There are S
+runs of N clients, R of which synchronise; arrays are (S, N, K).
 """
 
 import math
@@ -47,31 +47,22 @@ def approx_dis_kernel_ucb(
 ) -> Trace:
     """Play ApproxDisKernelUCB, which models the mean reward by a kernel on a sampled dictionary of arms.
 
-    A client pulls the arm with the largest mean + √(β·variance). It triggers a synchronisation when the sum of the
-    variances of its pulls since the last one exceeds the threshold γ; then a new dictionary is drawn.
-
-    An arm that was pulled n times has a variance of about 1/n. With the factor q̄ near 1 such an arm is absent from
-    about one of three dictionaries. Until the next dictionary is drawn, its pulls then count only as far as arms in the
-    dictionary resemble it. The theory of the algorithm's authors therefore wants q̄ well above 1.
+    An arm that was pulled n times has a variance of about 1/n. With q̄ near 1 such an arm is absent from about one of
+    three dictionaries, and its pulls then count only as far as arms in the dictionary resemble it. The theory of the
+    algorithm's authors therefore wants q̄ well above 1.
 
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
         steps: The number of steps, in each of which one client pulls one arm; the clients take turns.
-        settings: The regularisation λ, the squared weight β of the confidence width, the form of the messages, and as γ
-            the threshold on a client's sum of variances since the last synchronisation.
+        settings: λ, β, the form of the messages, and as γ the threshold on a client's sum of variances.
         lengthscale: The length scale ℓ > 0 of the RBF kernel.
-        oversampling: The factor q̄ > 0 of the probability min(1, q̄·variance) with which a datum enters the dictionary.
-
-    Returns:
-        The trace of ``steps`` steps, without a Phase I.
+        oversampling: The factor q̄ > 0.
 
     Raises:
         ValueError: An argument is out of range; λ is so small that rounding would decide which arm is pulled; or
             rewards are so large that an index is NaN.
         TypeError: An argument is of another kind.
-        OverflowError: ℓ² exceeds float64.
-        torch.linalg.LinAlgError: ℓ is so small that 2ℓ² is 0 in float64, and a run synchronises.
     """
     require_run(problem, clients, steps, settings)
     number("oversampling", oversampling, "give a positive q̄", above=0)
@@ -83,18 +74,15 @@ def approx_dis_kernel_ucb(
 
 
 class KernelState(NamedTuple):
-    """What the N clients of ApproxDisKernelUCB know in each of S runs, about K arms.
+    """What the clients of ApproxDisKernelUCB know.
 
     Args:
-        posterior: The mean (S, N, K) and the covariance (S, N, K, K) of the arms' mean rewards in a linear model on the
-            features φ of the dictionary.
-        rest: The part (k(x, x) − φᵀφ)/λ of the variance of each arm x that these features leave out, with the kernel k
-            and the regularisation weight λ, (S, N, K). The variance of the arm is this part plus its entry on the
-            diagonal of the covariance.
+        posterior: The mean (S, N, K) and the covariance (S, N, K, K) of the arms' mean rewards in the features φ.
+        rest: The part (k(x, x) − φᵀφ)/λ of each arm's variance that these features leave out, (S, N, K).
         before: The variance of each arm right after the last synchronisation, (S, N, K).
-        own: The counts and the sums of rewards of all pulls of each client itself, (S, N, K).
+        own: The counts and the sums of rewards of all pulls of each client itself, (S, N, K) each.
         spent: The sum of the variances in ``before`` over the client's pulls since the last synchronisation, (S, N).
-        fresh: The number of the client's pulls since the last synchronisation, (S, N) float64.
+        fresh: The number of these pulls, (S, N) float64.
     """
 
     posterior: Posterior
@@ -107,20 +95,17 @@ class KernelState(NamedTuple):
 
 @dataclass(frozen=True)
 class NystroemKernel:
-    """N clients that model the rewards by a Nyström approximation of a kernel: the learner of ApproxDisKernelUCB.
+    """The learner of ApproxDisKernelUCB.
 
     Before the first synchronisation the dictionary is empty and all arms have the same index, so that each client's own
-    order of ties decides. There are S runs and K arms.
+    order of ties decides.
 
     Args:
         learners: The number N of clients.
-        problem: The problem, whose arms' dimension decides the costs of messages and whose seed and numbers of runs
-            decide the draws of the dictionaries.
+        problem: The problem, whose seed and runs decide the draws of the dictionaries.
         kernel: The kernel of all pairs of arms, (S, K, K).
-        settings: The regularisation λ, the squared weight β of the confidence width, the threshold γ, and the form of
-            the messages.
-        oversampling: The factor q̄ of the probability min(1, q̄·variance) with which a datum enters the dictionary. The
-            variance is that of the datum's arm for the client that has the datum.
+        settings: λ, β, γ and the form of the messages.
+        oversampling: The factor q̄.
     """
 
     learners: int
@@ -130,10 +115,7 @@ class NystroemKernel:
     oversampling: float
 
     def begin(self) -> KernelState:
-        """Return the state of N clients in S runs without data and with an empty dictionary.
-
-        Each arm then has the mean 0 and the variance 1/λ, with the regularisation weight λ.
-        """
+        """Return the state without data and with an empty dictionary: each arm has the mean 0 and the variance 1/λ."""
         runs, arms, _ = self.kernel.shape
         own = Tally.blank(runs, self.learners, arms)
         prior = torch.full_like(own.sums, 1 / self.settings.lam)
@@ -141,33 +123,15 @@ class NystroemKernel:
         return KernelState(posterior, prior, prior, own, spent=own.sums[..., 0], fresh=own.sums[..., 0])
 
     def index(self, state: KernelState) -> Tensor:
-        """Return the upper confidence bound mean + √(β·variance) of each of K arms for each of N clients, (S, N, K).
-
-        β is the squared weight of the confidence width. ``state`` is the state of all S runs.
-
-        Raises:
-            ValueError: A variance is NaN, or is below −1e-6, which is more than rounding.
-        """
+        """Return the upper confidence bound mean + √(β·variance), (S, N, K)."""
         return state.posterior.mean + math.sqrt(self.settings.beta) * width(_variance(state))
 
     def fires(self, state: KernelState, arm: Tensor) -> Tensor:
-        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N) int64, (S, N) bool.
-
-        A client does so if a sum over its pulls since the last synchronisation, this pull included, exceeds the
-        threshold γ. The sum is that of the variances that the pulled arms had right after that synchronisation. There
-        are N clients in each of S runs.
-        """
+        """Return whether each client's sum of variances would exceed γ with the pull of ``arm``, (S, N) bool."""
         return state.spent + _of_arm(state.before, arm) > self.settings.gamma
 
     def learn(self, state: KernelState, arm: Tensor, reward: Tensor, turn: Tensor) -> KernelState:
-        """Return the state after one pull of each client with ``turn`` 1, in the features of the current dictionary.
-
-        Args:
-            state: The state before the pull.
-            arm: The arm that each of N clients pulls in each of S runs, (S, N) int64.
-            reward: The rewards that they observe, (S, N).
-            turn: 1 for the clients that make this pull and 0 for the others, (S, N) float64.
-        """
+        """Return the state after one pull of each client with ``turn`` 1, in the features of the current dictionary."""
         return state._replace(
             posterior=state.posterior.absorb(arm, reward, turn),
             own=state.own.record(arm, reward, turn),
@@ -176,31 +140,14 @@ class NystroemKernel:
         )
 
     def synchronise(self, state: KernelState, star: Star, when: When) -> KernelState:
-        """Return the state after some runs have drawn new dictionaries and shared the statistics in their features.
-
-        Each client draws its data with the variances that its arms have before the synchronisation.
-
-        Args:
-            state: The state of all S runs before the synchronisation.
-            star: The network by which the four messages travel, which counts their scalars.
-            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted.
-
-        Raises:
-            torch.linalg.LinAlgError: The matrix of the data in the new features, or the kernel of the arms in the
-                dictionary, is not positive definite up to rounding, or has an entry that is NaN.
-        """
+        """Return the state after some runs have drawn new dictionaries and shared the statistics in their features."""
         own, fresh = state.own.of(when.run), state.fresh[when.run]
         drawn = self._draw(_variance(state)[when.run], own, when)
         self._charge(drawn, own, fresh, star, when)
         return place(state, when.run, self._refit(drawn.any(1), own, when.run))
 
     def _draw(self, variance: Tensor, own: Tally, when: When) -> Tensor:
-        """Return which of K arms each of N clients draws for the dictionary in each of R runs, (R, N, K) bool.
-
-        A client draws each of its ``own`` data, whose counts are (R, N, K), with probability min(1, q̄·variance), where
-        ``variance`` (R, N, K) is that of the datum's arm and q̄ is ``oversampling``. An arm is drawn if at least one of
-        its data is. The seed of the problem, the run and the step in ``when`` determine the random numbers.
-        """
+        """Return which arms each client draws, (R, N, K) bool: an arm is drawn if at least one of its data is."""
         chance = (self.oversampling * variance).clamp(0, 1)
         missed = (1 - chance) ** own.counts  # an arm pulled n times is missed if none of its n data is drawn
         sources = (
@@ -210,18 +157,9 @@ class NystroemKernel:
         return uniform_draws(sources, *missed.shape[1:]) < 1 - missed
 
     def _charge(self, drawn: Tensor, own: Tally, fresh: Tensor, star: Star, when: When) -> None:
-        """Count the scalars of the four messages of a synchronisation of R runs.
+        """Count the scalars of the four messages of a synchronisation.
 
-        The clients send the arms that they drew, the server sends the dictionary, the clients send their statistics in
-        its features, and the server sends the sums of these. If messages are counts and sums ("counts" or "cheapest"),
-        the last two messages are the counts and sums of the new pulls instead.
-
-        Args:
-            drawn: Which of K arms each of N clients drew, (R, N, K) bool.
-            own: The counts and the sums of rewards of all pulls of each client, (R, N, K).
-            fresh: The number of each client's pulls since the last synchronisation, (R, N).
-            star: The network that counts the scalars.
-            when: The R runs and the step of each.
+        If messages are counts and sums ("counts" or "cheapest"), the last two are those of the new pulls.
         """
         d_x, arms = self.problem.arms.shape[-1], own.counts.shape[-1]
         dictionary = drawn.any(1)
@@ -240,17 +178,7 @@ class NystroemKernel:
         star.broadcast(Message(total, down), when)
 
     def _refit(self, dictionary: Tensor, own: Tally, run: Tensor) -> KernelState:
-        """Return the state of R runs after a synchronisation.
-
-        Args:
-            dictionary: Whether each of K arms is in the new dictionary, (R, K) bool.
-            own: The counts and the sums of rewards of all pulls of each of N clients, (R, N, K).
-            run: The positions of the runs among all S runs, (R,) int64.
-
-        Returns:
-            A state in which the clients share ``posterior``, ``rest`` and ``before``, with a client axis of length 1.
-            ``own`` is the argument, and ``spent`` and ``fresh`` are 0.
-        """
+        """Return the state of R runs with the new ``dictionary`` (R, K); what the clients share has one client axis."""
         kernel, lam = self.kernel[run], self.settings.lam
         features = nystroem(kernel, dictionary.to(kernel.dtype))
         total = own.summed()
@@ -262,37 +190,16 @@ class NystroemKernel:
 
 
 def rbf(arms: Tensor, lengthscale: float) -> Tensor:
-    """Return the RBF kernel k(x, x') = exp(−‖x − x'‖²/(2ℓ²)) of all pairs of arms x and x', (..., K, K).
-
-    Args:
-        arms: The features of K arms, (..., K, d_x).
-        lengthscale: The length scale ℓ > 0. If it is so small that 2ℓ² is 0 in the dtype of ``arms``, the diagonal of
-            the kernel is NaN.
-
-    Raises:
-        ValueError: The length scale is not positive and finite.
-        TypeError: The length scale is not a number.
-        OverflowError: ℓ² exceeds float64.
-    """
+    """Return the RBF kernel exp(−‖x − x'‖²/(2ℓ²)) of all pairs of ``arms`` (..., K, d_x), (..., K, K)."""
     number("lengthscale", lengthscale, "give a positive length scale ℓ", above=0)
     difference = arms.unsqueeze(-2) - arms.unsqueeze(-3)
     return (-difference.square().sum(-1) / (2 * lengthscale**2)).exp()
 
 
 def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
-    """Return the Nyström features φ of K arms as rows, (..., K, K), for a dictionary Z of arms.
+    """Return the Nyström features φ of the arms as rows, (..., K, K), with a zero column for each arm outside Z.
 
-    The features satisfy φφᵀ = K_XZ K_ZZ⁻¹ K_ZX. K_XZ are the columns of the kernel that belong to the arms in Z, K_ZX
-    is the transpose of K_XZ, and K_ZZ are the rows of K_XZ that belong to the arms in Z, with 1e-10 added to the
-    diagonal. φ has a row and a column for each arm; the columns for arms outside Z are 0. With all arms in Z, φφᵀ is
-    the kernel, up to the effect of the 1e-10.
-
-    Args:
-        kernel: The kernel of all pairs of arms, a symmetric matrix, (..., K, K) float64.
-        dictionary: 1 for the arms in Z and 0 for the others, (..., K) float64.
-
-    Raises:
-        torch.linalg.LinAlgError: An entry of the kernel is NaN, or K_ZZ is not positive definite.
+    φφᵀ is K_XZ K_ZZ⁻¹ K_ZX, with 1e-10 added to the diagonal of K_ZZ. ``dictionary`` (..., K) is 1 for the arms in Z.
     """
     inside = kernel * dictionary.unsqueeze(-1) * dictionary.unsqueeze(-2)
     inside.diagonal(dim1=-2, dim2=-1).add_(1 - dictionary + _JITTER)
@@ -302,14 +209,10 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
 
 
 def _variance(state: KernelState) -> Tensor:
-    """Return the variance φᵀA⁻¹φ + (k(x, x) − φᵀφ)/λ of each of K arms x for each of N clients in S runs, (S, N, K).
-
-    φ are the features of the arm for the current dictionary, A = λI + Σ_s φ_sφ_sᵀ is the matrix of the pulls s that the
-    client knows, k is the kernel, and λ the regularisation weight.
-    """
+    """Return the variance of each arm for each client, (S, N, K)."""
     return state.posterior.variance + state.rest
 
 
 def _of_arm(values: Tensor, arm: Tensor) -> Tensor:
-    """Return the entry of ``values`` (..., K) that belongs to the given ``arm`` (...) int64, one of K arms, (...)."""
+    """Return the entry of ``values`` (..., K) at ``arm`` (...)."""
     return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)

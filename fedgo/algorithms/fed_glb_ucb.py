@@ -1,16 +1,16 @@
 """Fed-GLB-UCB: a generalised linear model E[y] = μ(xᵀθ) (Li and Wang, NeurIPS 2022, https://arxiv.org/abs/2202.01087).
 
 y is the reward of an arm x with d_x features, μ the link function, and θ the parameter. With A = λI + Σ xxᵀ over the
-pulls that a client knows, the index of an arm is xᵀA⁻¹b + √β‖x‖_{A⁻¹}, with the regularisation weight λ and the squared
-weight β of the confidence width. After a pull a client adds xxᵀ to A, takes the online Newton step θ ← θ − A⁻¹x(μ(xᵀθ)
-− y)/c_μ, where c_μ is a lower bound on the slope μ', and adds x·xᵀθ to b, with the θ before the step.
+pulls that a client knows, the index of an arm is xᵀA⁻¹b + √β‖x‖_{A⁻¹}. After a pull a client adds xxᵀ to A, takes the
+online Newton step θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ, where c_μ is a lower bound on the slope μ', and adds x·xᵀθ to b, with
+the θ before the step.
 
 A client triggers a synchronisation when n·ln(det A/det(A − ΔA)) exceeds the threshold γ, where n is the number of its
 pulls since the last synchronisation and ΔA the sum of xxᵀ over these pulls. Then all N clients send their ΔA. They fit
 θ to all data by accelerated gradient descent, which costs 2N d_x scalars for each round, until the regularised loss per
 datum is within 1/(Nt)² of its minimum, where t is the number of all pulls so far. At last the server sends A and θ, and
 in the dense form also b = (A − λI)θ. If the clients send counts and sums instead of ΔA, the server fits θ alone, and
-the rounds cost nothing.
+the rounds cost nothing. There are S runs of K arms, R of which synchronise; arrays are (S, N, d_x).
 """
 
 import math
@@ -35,12 +35,12 @@ MOST_ROUNDS = 50_000  # the most rounds of gradient descent in one fit; a fit th
 
 
 class Link(NamedTuple):
-    """A link function μ with bounds on its slope μ', for a model in which μ(xᵀθ) is the mean reward of the arm x.
+    """A link function μ with bounds on its slope μ'.
 
-    θ is the parameter of the model. ``mean`` is μ, a function that is applied to each entry of a tensor. ``least`` > 0
-    is a lower bound c_μ on μ'(xᵀθ) at the values of xᵀθ that are expected (for the logistic link of this module, |xᵀθ|
-    ≤ 2), by which the Newton step divides. ``most`` is an upper bound on μ' everywhere, which gives the step size of
-    the gradient descent.
+    Args:
+        mean: μ, which is applied to each entry of a tensor.
+        least: A lower bound c_μ > 0 on μ' at the values of xᵀθ that are expected, by which the Newton step divides.
+        most: An upper bound on μ' everywhere, which gives the step size of the gradient descent.
     """
 
     mean: Callable[[Tensor], Tensor]
@@ -64,29 +64,17 @@ def fed_glb_ucb(
 ) -> Trace:
     """Play Fed-GLB-UCB, which fits a generalised linear model μ(xᵀθ) of the mean reward of an arm x.
 
-    A client pulls the arm x with the largest index xᵀA⁻¹b + √β‖x‖_{A⁻¹}. A = λI + Σ xxᵀ is the matrix of the pulls that
-    the client knows. At a synchronisation θ is fitted to the rewards of all clients, and b is set to (A − λI)θ. After
-    each pull of an arm x, a client adds x·xᵀθ to its b and then improves its θ by a Newton step. The clients
-    synchronise when n·ln(det A/det(A − ΔA)) exceeds the threshold γ for some client. n is the number of this client's
-    pulls since the last synchronisation, and ΔA the sum of xxᵀ over these pulls.
-
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
         steps: The number of steps, in each of which one client pulls one arm; the clients take turns.
-        settings: The regularisation λ, the squared weight β of the confidence width, the threshold γ, and the form of
-            the messages.
-        link: The name of the link function μ: "identity" for μ(z) = z, or "logistic" for μ(z) = 1/(1 + exp(−z)).
-
-    Returns:
-        The trace of ``steps`` steps, without a Phase I.
+        settings: λ, β, the threshold γ of the event, and the form of the messages.
+        link: The link function μ: "identity" for μ(z) = z, or "logistic" for μ(z) = 1/(1 + exp(−z)).
 
     Raises:
-        ValueError: An argument is out of range; ``link`` is unknown; the arms are so large, or λ so small, that
-            rounding would decide which arm is pulled; or rewards are so large that an index is NaN.
+        ValueError: An argument is out of range; ``link`` is unknown; or the arms or rewards are so large, or λ so
+            small, that rounding would decide which arm is pulled.
         TypeError: An argument is of another kind.
-        torch.linalg.LinAlgError: The matrix A of all pulls is not positive definite in float64, because λ is too small
-            for so many pulls.
         ArithmeticError: A fit did not reach its tolerance in 50,000 rounds, for instance because rewards are too large.
     """
     require_run(problem, clients, steps, settings)
@@ -99,21 +87,17 @@ def fed_glb_ucb(
 
 
 class LinkState(NamedTuple):
-    """What the N clients and the server of Fed-GLB-UCB know in each of S runs, about K arms with d_x features.
+    """What the clients and the server of Fed-GLB-UCB know.
 
     Args:
-        inverse: The inverse A⁻¹ of each client's matrix A, (S, N, d_x, d_x). A is λI, with the regularisation weight λ,
-            plus the sum of xxᵀ over the arms x of all pulls up to the last synchronisation and of the client's own
-            pulls since then.
-        b: Each client's vector b, (S, N, d_x): the server's b = (A − λI)θ at the last synchronisation, plus the sum of
-            x·xᵀθ over the client's own pulls since then, each with the client's θ before the pull.
+        inverse: The inverse A⁻¹ of each client's matrix, (S, N, d_x, d_x).
+        b: Each client's vector b, (S, N, d_x).
         theta: Each client's parameter θ, (S, N, d_x).
-        own: The counts and sums of rewards of all pulls of each client itself, (S, N, K).
+        own: The counts and sums of rewards of all pulls of each client itself, (S, N, K) each.
         fresh: The counts of each client's pulls since the last synchronisation, (S, N, K).
-        gain: The log-ratio ln(det A/det(A − ΔA)) of each client, where ΔA is the part of A from the pulls in ``fresh``,
-            (S, N).
+        gain: The log-ratio ln(det A/det(A − ΔA)) of each client, (S, N).
         gram: The server's matrix A, of all pulls up to the last synchronisation, (S, d_x, d_x).
-        fitted: The θ of the server's last fit, from which its next fit starts, and 0 before the first fit, (S, d_x).
+        fitted: The θ of the server's last fit, from which its next fit starts, and 0 before the first, (S, d_x).
     """
 
     inverse: Tensor
@@ -128,13 +112,12 @@ class LinkState(NamedTuple):
 
 @dataclass(frozen=True)
 class GeneralisedLinear:
-    """N clients with a generalised linear model each: the learner of Fed-GLB-UCB.
+    """The learner of Fed-GLB-UCB.
 
     Args:
         learners: The number N of clients.
-        arms: The features of K arms in each of S runs, (S, K, d_x).
-        settings: The regularisation λ, the squared weight β of the confidence width, the threshold γ, and the form of
-            the messages.
+        arms: The features of the arms, (S, K, d_x).
+        settings: λ, β, γ and the form of the messages.
         link: The link function μ with the bounds on its slope.
     """
 
@@ -144,11 +127,7 @@ class GeneralisedLinear:
     link: Link
 
     def begin(self) -> LinkState:
-        """Return the state of N clients in S runs before their first pull.
-
-        The matrix A of each client and of the server is then λI, with the regularisation weight λ. The vectors b and θ,
-        all counts and sums, and the log-ratios ln(det A/det(A − ΔA)) with the part ΔA of A from new pulls are 0.
-        """
+        """Return the state before the first pull: A is λI, and all else is 0."""
         runs, arms, d = self.arms.shape
         eye = torch.eye(d, dtype=torch.float64)
         inverse = (eye / self.settings.lam).expand(runs, self.learners, d, d)
@@ -159,46 +138,20 @@ class GeneralisedLinear:
         return LinkState(inverse, vector, vector, own, own.counts, gain, gram, fitted)
 
     def index(self, state: LinkState) -> Tensor:
-        """Return the index xᵀA⁻¹b + √β‖x‖_{A⁻¹} of each of K arms x for each of N clients in S runs, (S, N, K).
-
-        A is λI plus the sum of xxᵀ over the pulls that the client knows, with the regularisation weight λ. b is the
-        server's vector (A − λI)θ at the last synchronisation plus x·xᵀθ for each own pull since then, with the θ before
-        that pull. β is the squared weight of the confidence width. The link function μ increases, so that the arm with
-        the largest index also has the largest optimistic reward.
-
-        Raises:
-            ValueError: A variance ‖x‖²_{A⁻¹} is NaN, or is below −1e-6, which is more than rounding.
-        """
+        """Return the index of each arm for each client, (S, N, K); μ increases, so that it need not be applied."""
         arms = self.arms.unsqueeze(1)
         seen = arms @ state.inverse
         mean = (seen @ state.b.unsqueeze(-1)).squeeze(-1)
         return mean + math.sqrt(self.settings.beta) * width((seen * arms).sum(-1))
 
     def fires(self, state: LinkState, arm: Tensor) -> Tensor:
-        """Return whether each client would trigger a synchronisation by pulling its ``arm`` (S, N) int64, (S, N) bool.
-
-        A client does so if the number of its pulls since the last synchronisation, times their log-ratio
-        ln(det A/det(A − ΔA)), exceeds the threshold γ; both include this pull. A is the client's matrix, and ΔA the
-        part of A from these pulls. There are N clients in each of S runs.
-        """
+        """Return whether the event would occur at each client with the pull of ``arm``, (S, N) bool."""
         _, variance = self._pulled(state, arm)
         pulls = state.fresh.sum(-1) + 1
         return pulls * (state.gain + variance.log1p()) > self.settings.gamma
 
     def learn(self, state: LinkState, arm: Tensor, reward: Tensor, turn: Tensor) -> LinkState:
-        """Return the state after one pull of each client with ``turn`` 1, which changes its matrix A, its vector b and
-        its parameter θ.
-
-        With the arm x, the reward y and the θ before the pull, A grows by xxᵀ and b by x·xᵀθ. Then, with the new A, θ
-        takes the online Newton step θ ← θ − A⁻¹x(μ(xᵀθ) − y)/c_μ, where the link function μ has a slope of at least
-        c_μ.
-
-        Args:
-            state: The state before the pull.
-            arm: The arm that each of N clients pulls in each of S runs, (S, N) int64.
-            reward: The rewards that they observe, (S, N).
-            turn: 1 for the clients that make this pull and 0 for the others, (S, N) float64.
-        """
+        """Return the state after one pull of each client with ``turn`` 1; the Newton step uses the new A."""
         x, variance = self._pulled(state, arm)
         predicted = (x * state.theta).sum(-1)
         seen = (state.inverse @ x.unsqueeze(-1)).squeeze(-1) / (1 + variance).sqrt().unsqueeze(-1)
@@ -216,22 +169,7 @@ class GeneralisedLinear:
         )
 
     def synchronise(self, state: LinkState, star: Star, when: When) -> LinkState:
-        """Return the state after the clients of some runs have sent ΔA, fitted θ together, and received A, b and θ.
-
-        ΔA is the part of a client's matrix A from its pulls since the last synchronisation, θ the parameter of the
-        model, and b = (A − λI)θ with the A of all pulls and the regularisation weight λ. If the form of the messages is
-        "counts" or "cheapest", the clients send the counts and sums of these pulls instead of ΔA, and the server fits θ
-        alone.
-
-        Args:
-            state: The state of all S runs before the synchronisation.
-            star: The network by which the messages travel, which counts their scalars.
-            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted.
-
-        Raises:
-            ArithmeticError: A fit did not reach its tolerance in 50,000 rounds.
-            torch.linalg.LinAlgError: The matrix A of all pulls is not positive definite up to rounding.
-        """
+        """Return the state after the clients of some runs have sent ΔA, fitted θ together, and received A, b and θ."""
         run = when.run
         arms, encoding = self.arms[run].unsqueeze(1), self.settings.encoding
         pulls, (count, d) = state.fresh[run].sum(-1), arms.shape[-2:]
@@ -252,31 +190,15 @@ class GeneralisedLinear:
         return place(state, run, common)
 
     def _pulled(self, state: LinkState, arm: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the features x (S, N, d_x) of each client's ``arm`` (S, N) int64, and the squared width ‖x‖²_{A⁻¹} of
-        this arm, (S, N), with the client's matrix A.
-
-        There are N clients in each of S runs.
-        """
+        """Return the features x (S, N, d_x) of each client's ``arm`` and the squared width ‖x‖²_{A⁻¹}, (S, N)."""
         x = self.arms.gather(1, arm.unsqueeze(-1).expand(-1, -1, self.arms.shape[-1]))
         return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
 
     def _fit(self, own: Tally, gram: Tensor, theta: Tensor, ask: Callable[[When], Ask], when: When) -> Tensor:
         """Return for each of R runs a θ, (R, d_x), whose regularised loss per datum is within 1/(Nt)² of the minimum.
 
-        The loss is (1/t)[Σ_s (m(x_sᵀθ) − y_s x_sᵀθ) + λ|θ|²/2], over the t data of all N clients, with the arm x_s and
-        the reward y_s of the pull s, and an antiderivative m of the link function μ. λ is the regularisation weight,
-        and there are K arms.
-
-        Args:
-            own: The counts and sums of rewards of the pulls of each client, (R, N, K).
-            gram: A = λI + Σ_s x_s x_sᵀ, (R, d_x, d_x).
-            theta: The point at which the descent starts, (R, d_x).
-            ask: A function that receives some of the runs with their steps, and returns a function that sends points to
-                their clients and returns the sums of the clients' gradients.
-            when: The R runs, and the step of each at which the scalars are counted.
-
-        Raises:
-            ArithmeticError: A fit did not reach its tolerance in `MOST_ROUNDS` rounds.
+        The loss is (1/t)[Σ_s (m(x_sᵀθ) − y_s x_sᵀθ) + λ|θ|²/2] over the t data of all clients, with an antiderivative m
+        of μ. ``ask`` carries points to the clients of some runs, and the sums of their gradients back.
         """
         lam, total = self.settings.lam, own.summed()
         pulls = total.counts.sum(-1, keepdim=True)
@@ -285,28 +207,17 @@ class GeneralisedLinear:
         size = pulls / (self.link.most * (torch.linalg.eigvalsh(gram)[:, -1:] - lam) + lam)
 
         def objective(left: Tensor) -> Callable[[Tensor], Tensor]:
-            """Return a function that maps points (n, d_x) to the gradients (n, d_x) of the losses of n runs there.
-
-            ``left`` (n,) int64 has the positions of these runs among the R runs.
-            """
+            """Return a function from points (n, d_x) to the gradients there of the losses of the n runs ``left``."""
             exchange = ask(When(when.run[left], when.step[left]))
             arms, (counts, sums), n = self.arms[when.run[left]], total.of(left), pulls[left]
 
             def gradients(point: Tensor) -> Message[Tensor]:
-                """Return a message with the gradients (n, d_x) at ``point`` (n, 1, d_x) of Σ_s (m(x_sᵀθ) − y_s x_sᵀθ),
-                where the sum is over all data of a run.
-
-                x_s is the arm and y_s the reward of the pull s, and m an antiderivative of the link function. The cost
-                of the message is d_x scalars, the length of one client's gradient.
-                """
+                """Return the gradients of the sums over all clients, which cost the d_x scalars of one client's."""
                 error = counts * self.link.mean((arms @ point.mT).squeeze(-1)) - sums
                 return Message((error.unsqueeze(-2) @ arms).squeeze(-2), point.shape[-1])
 
             def gradient(point: Tensor) -> Tensor:
-                """Return the gradients (n, d_x) of the regularised losses per datum of n runs at ``point`` (n, d_x).
-
-                They are found by one exchange with the clients, or by the server alone if it has the counts and sums.
-                """
+                """Return the gradients of the regularised losses per datum, by one exchange with the clients."""
                 summed: Tensor = exchange(gradients, Message(point.unsqueeze(1), point.shape[-1]))
                 return torch.add(summed, point, alpha=lam) / n
 
@@ -321,22 +232,16 @@ def nesterov(
 ) -> Tensor:
     """Minimise R convex functions h at once by Nesterov's accelerated gradient descent, and return points (R, d).
 
-    The point that is returned for a function is nearly its minimiser: it is the first z with a small enough gradient. A
-    step is θ⁺ = z − s∇h(z), w⁺ = (1 + √(1 + 4w²))/2 and z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ), with the step size s, the
-    iterate θ, the point z at which the gradient is taken, and a number w that controls the momentum. θ and z begin at
-    ``start``, and w at 1. If the step points uphill, which means ∇h(z)ᵀ(θ⁺ − θ) > 0, the momentum starts again: this
-    step is taken with w = 1 (O'Donoghue and Candès 2015). The arguments are not changed.
+    A step is θ⁺ = z − s∇h(z), w⁺ = (1 + √(1 + 4w²))/2 and z⁺ = θ⁺ + (w − 1)/w⁺·(θ⁺ − θ), where w controls the momentum
+    and begins at 1. If the step points uphill, ∇h(z)ᵀ(θ⁺ − θ) > 0, the momentum starts again: this step is taken with w
+    = 1 (O'Donoghue and Candès 2015). The result is the first z with a small enough gradient.
 
     Args:
-        objective: A function that receives the positions (n,) int64 of some of the R functions h, and returns a
-            function from points (n, d) to the gradients ∇h (n, d) there. It is called once at the beginning, and again
-            for the remaining functions whenever some functions are finished.
-        start: The points at which the descent begins, of dimension d, (R, d) with R ≥ 1.
+        objective: Receives the positions (n,) int64 of some of the functions, and returns a function from points (n, d)
+            to the gradients ∇h there. It is called again whenever some functions are finished.
+        start: The points θ = z at which the descent begins, (R, d) with R ≥ 1.
         size: The step size s of each function, (R, 1).
         small: A function is finished if ‖∇h‖² is at most this number, (R,).
-
-    Raises:
-        ArithmeticError: Some function is not finished after 50,000 gradients (`MOST_ROUNDS`).
     """
     fitted, left, gradient = start.clone(), torch.arange(len(start)), objective(torch.arange(len(start)))
     theta = ahead = start

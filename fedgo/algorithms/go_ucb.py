@@ -46,30 +46,23 @@ _FITTED_AT_ONCE = 400
 def fed_go_ucb(
     start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
 ) -> Trace:
-    """Play Phase II of Fed-GO-UCB: N clients with a ridge model each, which synchronise by the event of Algorithm 1.
+    """Play Phase II of Fed-GO-UCB: N clients with a ridge model each, which synchronise by the event of line 6.
 
-    The models are linear in the gradients of the network at ŵ₀, the parameter that Phase I has fitted. The event of
-    line 6 of Algorithm 1 is that, at some client, the number of its pulls since the last synchronisation, times the
-    log-ratio ln(det Σ/det(Σ − ΔΣ)), exceeds the threshold γ. Σ is the matrix of the client's data, and ΔΣ the part of Σ
-    from these pulls.
+    The event is that of `fedgo.phase_two`, with the threshold γ.
 
     Args:
         start: Phase I with N clients, a `shared_start`.
-        settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
-            the messages.
+        settings: λ, β, γ and the form of the messages.
         argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
             the largest value of the network itself over the confidence ball, found by ascent.
-        space: "arms" for a K × K matrix at each client, or "parameters" for many arms, without K × K matrices; the
-            arms pulled are the same, up to rounding.
-
-    Returns:
-        The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
+        space: "arms" for a K × K matrix at each client, or "parameters" for many arms, without K × K matrices; the arms
+            pulled are the same, up to rounding.
 
     Raises:
-        ValueError: The start does not fit the settings; ``argmax`` or ``space`` is unknown; ``argmax``
-            is "ascent" and the parametric class is not a `fedgo.network.Network`; the gradients are so large, or λ so
-            small, that rounding would decide which arm is pulled; rewards are so large that an index is NaN; or a
-            message is sent and the network has more than 10⁶ parameters.
+        ValueError: The start does not fit the settings; ``argmax`` or ``space`` is unknown; "ascent" is asked for a
+            class other than `fedgo.network.Network`; the gradients or rewards are so large, or λ so small, that
+            rounding would decide which arm is pulled; or a message is sent and the network has more than 10⁶
+            parameters.
         TypeError: An argument is of another kind.
     """
     return _run("Fed-GO-UCB", fed_go_learner(start, settings, argmax, space), start)
@@ -78,25 +71,7 @@ def fed_go_ucb(
 def fed_go_learner(
     start: Start, settings: Settings, argmax: Argmax = "first-order", space: Space = "arms"
 ) -> OnEvent[Any]:
-    """Return the N clients of Fed-GO-UCB with a ridge model each, as a learner for `fedgo.simulation.simulate`.
-
-    The models are linear in the gradients of the network at the parameter that Phase I has fitted. The clients
-    synchronise by the event of line 6 of Algorithm 1.
-
-    Args:
-        start: Phase I with N clients, a `shared_start`.
-        settings: The regularisation λ, the squared radius β of the confidence ball, the threshold γ, and the form of
-            the messages.
-        argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
-            the largest value of the network itself over the confidence ball, found by ascent.
-        space: "arms" for a learner with a K × K matrix for each client, or "parameters" for a learner for many arms,
-            without K × K matrices.
-
-    Raises:
-        ValueError: The start does not fit the settings, ``argmax`` or ``space`` is unknown, or
-            ``argmax`` is "ascent" and the parametric class is not a `fedgo.network.Network`.
-        TypeError: An argument is of another kind.
-    """
+    """Return the clients of `fed_go_ucb`, with the same arguments, as a learner for `fedgo.simulation.simulate`."""
     _check(start, settings)
     engines: dict[Space, type[OnEvent[Any]]] = {"arms": EventTriggered, "parameters": ParameterSpace}
     require(space in engines, "space", space, f"choose one of {tuple(engines)}")
@@ -108,24 +83,15 @@ def fed_go_learner(
 def one_go_ucb(start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
     """Play Phase II of One-GO-UCB: one ridge model that all N clients share and that every pull updates at once.
 
-    The model is linear in the gradients of the network at the parameter that Phase I has fitted. In the dense form of
-    the messages each step of Phase II costs (N + 1)(d_w² + d_w) scalars, for a network with d_w parameters.
+    In the dense form each step costs (N + 1)(d_w² + d_w) scalars, for d_w parameters.
 
     Args:
         start: Phase I with N clients, a `shared_start`.
-        settings: The regularisation λ, the squared radius β of the confidence ball, and the form of the messages; the
-            threshold γ is not used.
-        argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
-            the largest value of the network itself over the confidence ball, found by ascent.
-
-    Returns:
-        The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
+        settings: λ, β and the form of the messages; γ is not used.
+        argmax: As in `fed_go_ucb`.
 
     Raises:
-        ValueError: The start does not fit the settings; ``argmax`` is unknown; ``argmax`` is "ascent"
-            and the parametric class is not a `fedgo.network.Network`; the gradients are so large, or λ so small, that
-            rounding would decide which arm is pulled; rewards are so large that an index is NaN; or the network has
-            more than 10⁶ parameters.
+        ValueError: As in `fed_go_ucb`.
         TypeError: An argument is of another kind.
     """
     _check(start, settings)
@@ -138,23 +104,13 @@ def one_go_ucb(start: Start, settings: Settings, argmax: Argmax = "first-order")
 def n_go_ucb(start: Start, settings: Settings, argmax: Argmax = "first-order") -> Trace:
     """Play Phase II of N-GO-UCB: N clients with a ridge model each, which never communicate.
 
-    The model of a client is linear in the gradients of the network at ŵ₀, the parameter that this client alone has
-    fitted in Phase I.
-
     Args:
         start: Phase I with N clients, a `private_start`.
-        settings: The regularisation λ and the squared radius β of the confidence ball; the threshold γ and the form of
-            the messages are not used.
-        argmax: "first-order" for the index mean + √β·width of the linearised model, or "ascent" for line 3 as printed:
-            the largest value of the network itself over the confidence ball, found by ascent.
-
-    Returns:
-        The trace of both phases: T₀ steps of Phase I, and NT steps for the T rounds of Phase II.
+        settings: λ and β; γ and the form of the messages are not used.
+        argmax: As in `fed_go_ucb`.
 
     Raises:
-        ValueError: The start has another number of ŵ₀; ``argmax`` is unknown; ``argmax`` is "ascent" and the parametric
-            class is not a `fedgo.network.Network`; the gradients are so large, or λ so small, that rounding would
-            decide which arm is pulled; or rewards are so large that an index is NaN.
+        ValueError: The start does not have a ŵ₀ for each client, or as in `fed_go_ucb`.
         TypeError: An argument is of another kind.
     """
     _check(start, settings, shared=False)
@@ -175,25 +131,16 @@ def private_start(
 ) -> Start:
     """Run Phase I of N-GO-UCB: each client fits its own ŵ₀ to its own share of the pulls, and nothing is sent.
 
-    ŵ₀ is the parameter that a client fits by Algorithm 2, an oracle that adds Langevin noise to gradient descent from
-    w = 0. If there are fewer pulls than clients, T₀ < N, some clients have no data; their oracle follows the noise
-    alone.
+    With fewer pulls than clients, some clients have no data; their oracle follows the noise alone. The arguments and
+    errors are those of `fedgo.phase_one.shared_start`.
 
     Args:
         problem: S runs of a bandit problem.
-        network: The parametric class F, with d_w parameters; its d_x has to be that of the arms.
+        network: The parametric class F.
         clients: The number N of clients.
         rounds: The number T of rounds of Phase II.
         langevin: The settings of Algorithm 2, or None for the default ones.
         length: The number T₀ of pulls of all clients together, or None for ⌈√(NT)⌉.
-
-    Returns:
-        The fitted parameters ŵ₀ (S, N, d_w) with their training losses (S, N), and the pulls.
-
-    Raises:
-        ValueError: An argument is out of range, the network's d_x is not that of the arms, a reward is not finite, the
-            iterates diverge, or the fits are hardly better than constants because the rewards are not of order 1.
-        TypeError: An argument is of another kind.
     """
     exploration, shards = explore_and_deal(problem, network, clients, rounds, length)
     generators = problem.generators("private langevin")
@@ -210,12 +157,7 @@ def private_start(
 
 
 class SharedState(NamedTuple):
-    """The one posterior that all clients of each of S runs share, and the data on which it rests.
-
-    Args:
-        posterior: The mean and the covariance of the K arms, with an axis of length 1 for the learner.
-        known: The counts and sums of all pulls of Phase II, (S, 1, K).
-    """
+    """The posterior that all clients of a run share, (S, 1, K), and the counts and sums of all pulls of Phase II."""
 
     posterior: Posterior
     known: Tally
@@ -225,20 +167,19 @@ class SharedState(NamedTuple):
 class Immediate:
     """A learner of one ridge model, which all N clients share and which every pull updates at once.
 
-    The client that pulled sends the changes ΔΣ and Δb of the model's matrix Σ and vector b, d_w² + d_w scalars in the
-    dense form for d_w parameters, and all N clients receive Σ and b. This makes (N + 1)(d_w² + d_w) scalars for each
-    step. Algorithm 1 with the threshold γ = 0 makes the same choices, if no gradient is 0, and sends 2N(d_w² + d_w)
-    scalars, because there all N clients send.
+    The client that pulled sends ΔΣ and Δb, d_w² + d_w scalars in the dense form, and all N clients receive Σ and b.
+    Algorithm 1 with γ = 0 makes the same choices, if no gradient is 0, and sends 2N(d_w² + d_w) scalars for each step,
+    because there all N clients send. There are S runs of K arms.
 
     Args:
-        features: The gradients of the K arms in each of S runs, or their r coordinates, (S, 1, K, r).
+        features: The gradients of the arms, or their r coordinates, (S, 1, K, r).
         offsets: The mean of each arm before Phase II, (S, 1, K).
-        dimension: The number d_w of parameters, which decides the cost of a message.
-        settings: The regularisation λ, the squared radius β and the form of the messages; γ is not used.
-        optimism: A function that returns the index of each arm, (S, 1, K), from the posterior and the data, or None for
-            the first-order index.
-        datum: The cost in scalars of sending the pull itself, or None. If it is given, the pull is sent instead of its
-            statistics: always in the dense form, and in another form if it costs less.
+        dimension: The number d_w ≤ 10⁶ of parameters, which decides the cost of a message.
+        settings: λ, β and the form of the messages; γ is not used.
+        optimism: Returns the index of each arm, (S, 1, K), from the posterior and the data; None for the first-order
+            index.
+        datum: The cost in scalars of sending the pull itself instead of its statistics, always in the dense form and in
+            another form if it costs less; None if it is not sent.
     """
 
     features: Tensor
@@ -255,11 +196,7 @@ class Immediate:
 
     @cached_property
     def cost(self) -> Tensor:
-        """The number of scalars of a message after a pull, () int64; one goes up, and one to each client.
-
-        Raises:
-            ValueError: ``dimension`` is above 10⁶.
-        """
+        """The number of scalars of a message after a pull, () int64; one goes up, and one to each client."""
         cost = scalars(self.settings.encoding, self.dimension, 1, self.features.shape[-2])
         if self.datum is None:
             return cost
@@ -276,7 +213,7 @@ class Immediate:
         return SharedState(condition(self.features, self.offsets, self.settings.lam, known).of_each(1), known)
 
     def index(self, state: SharedState) -> Tensor:
-        """Return the optimistic value of each of K arms, (S, 1, K)."""
+        """Return the optimistic value of each arm, (S, 1, K)."""
         if self.optimism is None:
             return first_order(state.posterior, self.settings.beta)
         return self.optimism(state.posterior, state.known)

@@ -18,28 +18,22 @@ def gp_ucb(
 ) -> Trace:
     """Play GP-UCB, which pulls the arm with the largest mean + √β·standard deviation of a Gaussian process on all data.
 
-    The process is BoTorch's SingleTaskGP. Its inputs are the arms' features, scaled to [0, 1] in each run. The function
-    is slow, because it conditions the process on all data again before each pull, and is meant for few runs and steps.
-    All clients share all data after every pull. A pull costs d_x + 1 scalars up, for arms with d_x features, and as
-    many down to each of the N clients. While all rewards of a run so far are equal, its arms are drawn uniformly.
+    The process is BoTorch's SingleTaskGP on the arms' features, scaled to [0, 1] in each run. It is conditioned on all
+    data again before each pull, so that this is slow. All clients share all data after every pull, at d_x + 1 scalars
+    up and as many down to each. While all rewards of a run so far are equal, its arms are drawn uniformly.
 
     Args:
         problem: S runs of a bandit problem.
         clients: The number N of clients.
         steps: The number of steps, in each of which one client pulls one arm; the clients take turns.
         beta: The squared weight β of the standard deviation.
-        first: The number of uniformly drawn pulls at the beginning, from 1 to ``steps``. With the default, ``steps``
-            has to be at least 10.
+        first: The number of uniformly drawn pulls at the beginning, from 1 to ``steps``.
         refit: The number of steps from one fit of the process's hyperparameters to the next, at least 1.
-
-    Returns:
-        The trace of ``steps`` steps, without a Phase I. Each step ends with a synchronisation.
 
     Raises:
         ValueError: An argument is out of range.
         TypeError: An argument is of another kind.
         ImportError: BoTorch is not installed; the message says which extra installs it.
-        Exception: BoTorch finds no fit of the hyperparameters (its ``ModelFittingError``).
     """
     require_run(problem, clients, steps)
     number("beta", beta, "give a finite squared weight β, at least 0", least=0)
