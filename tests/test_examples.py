@@ -1,6 +1,7 @@
 """The Python and the commands that the pages show run as printed, page by page, and print what stands below them."""
 
 import re
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -18,7 +19,10 @@ END = "-- end of the block --"
 @pytest.mark.slow
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs_as_printed(page: str, tmp_path: Path) -> None:
-    blocks = SHOWN.findall((ROOT / page).read_text(encoding="utf-8"))
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for offered in re.findall(r"\{download\}`[^<]*<([^>]+)>`", text):
+        shutil.copy((ROOT / page).parent / offered, tmp_path)
+    blocks = SHOWN.findall(text)
     script = tmp_path / "page.py"
     parts = [code if kind == "python" else commands(code) for kind, code, _ in blocks]
     script.write_text("".join(f"{part}\nprint('{END}', flush=True)\n" for part in parts), encoding="utf-8")
@@ -27,7 +31,7 @@ def test_the_python_of_a_page_runs_as_printed(page: str, tmp_path: Path) -> None
     printed = [part.strip() for part in done.stdout.split(END)]
     expected = [code if kind == "console" else shown for kind, code, shown in blocks]
     assert [out for out, text in zip(printed, expected, strict=False) if text] == [
-        text.strip() for text in expected if text
+        shown.strip() for shown in expected if shown
     ]
 
 
