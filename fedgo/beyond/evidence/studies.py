@@ -244,7 +244,14 @@ TABLE_REGIMES, FEDERATED_REGIMES = (
 )
 # The runs of a player on each table, with 30 trials one at a time or in batches of 8, with 100 so, and at three sites.
 TABLE_RUNS: Mapping[str, Mapping[tuple[int, int], int]] = {
+    "BoTorch, Thompson": {(30, 1): 1},
+    "BoTorch, qLogNEI": {(30, 1): 10, (30, 8): 10, (100, 1): 2},
+    "Optuna, TPE": {(30, 1): 10},
+    "fedgo, best": {(30, 1): 10, (30, 8): 10, (100, 1): 3},
     "random order": {(30, 1): 20, (30, 8): 20, (100, 1): 20, (100, 8): 20},
+    "all in one place": {(30, 3): 2},
+    "one site alone": {(30, 3): 2},
+    "three sites, by letters": {(30, 3): 2},
 }
 
 MEASURED = Listing(
