@@ -1,8 +1,10 @@
 """Problems beyond the paper's (`PROBLEMS` has them and the paper's), and the regimes of the studies.
 
 A regime (`fedgo.experiments.world.Regime`) is a problem by its name, with its numbers of arms, rounds and clients and
-its noise. The problems are Levy's function, two ridges, a random tree, features that tell nothing about the rewards,
-networks, and rows of two data sets as arms. To import this module, BoTorch must be installed.
+its noise. The functions that make a problem have the same arguments: ``runs`` (the number S of runs, or their numbers),
+the number K of ``arms``, drawn anew for each run, the ``seed`` of everything random, and the noise ``sigma``. Arms are
+(S, K, d_x), in [0, 1]^d_x unless it is said otherwise, and the noise is Gaussian. To import this module, BoTorch must
+be installed.
 """
 
 import tomllib
@@ -31,39 +33,16 @@ LISTED = tomllib.loads((TABLES / "regimes.toml").read_text(encoding="utf-8"))
 
 
 def listed(group: str) -> tuple[Regime, ...]:
-    """Return the regimes of a ``group``, for instance "base", as the file ``data/regimes.toml`` lists them.
-
-    A regime is a problem with its numbers of arms, rounds and clients and its noise. The regimes are in the order of
-    the file.
-
-    Raises:
-        KeyError: The file has no such group.
-        TypeError: The group is "differ", whose entries have numbers that a regime does not have.
-    """
+    """Return the regimes of a ``group`` of the file ``data/regimes.toml``, for instance "base"."""
     return tuple(Regime(**regime, problems=PROBLEMS) for regime in LISTED[group])
 
 
 @on_cpu
 def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs of a problem whose mean reward is −1/100 of Levy's function on [−10, 10]¹⁰.
-
-    The K arms, (S, K, 10), are uniform in [0, 1]¹⁰. The mean reward of an arm x is that of the point 20x − 10 of the
-    function's domain; the rewards have Gaussian noise. Source: Laguna and Martí 2005.
-
-    Args:
-        runs: The number S of runs, or the number of each run.
-        arms: The number K of arms.
-        seed: The seed of everything random.
-        sigma: The standard deviation σ of a reward's noise.
-
-    Raises:
-        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range, or a run is given twice.
-        TypeError: One of these is of another kind.
-    """
+    """Return a problem with −1/100 of Levy's function on [−10, 10]¹⁰ at 20x − 10 (Laguna and Martí 2005)."""
     function = Levy(dim=10)
 
     def mean(x: Tensor) -> Tensor:
-        """Return the mean reward, (n,), of each of the n points ``x`` (n, 10) of the unit cube."""
         return -function.evaluate_true(20 * x - 10) / 100
 
     return uniform_arms("Levy-10", mean, (0.0, 1.0), 10, runs, arms, seed, sigma)
@@ -71,20 +50,9 @@ def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs of a problem whose mean reward is sin 2aᵀz + cos 2bᵀz, with z = √12(x − ½) for an arm x.
+    """Return a problem with means sin 2aᵀz + cos 2bᵀz, z = √12(x − ½), in 20 dimensions.
 
-    The K arms, (S, K, 20), are uniform in [0, 1]²⁰. Each run draws its own unit vectors a and b, uniformly on the unit
-    sphere. The rewards have Gaussian noise.
-
-    Args:
-        runs: The number S of runs, or the number of each run.
-        arms: The number K of arms.
-        seed: The seed of everything random.
-        sigma: The standard deviation σ of a reward's noise.
-
-    Raises:
-        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range, or a run is given twice.
-        TypeError: One of these is of another kind.
+    Each run has its own unit vectors a and b.
     """
     blank = _in_cube("two ridges", 20, runs, arms, seed, sigma)
     sources = blank.generators("ridges")
@@ -96,24 +64,9 @@ def two_ridge(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs of a problem whose mean rewards are independent of the arms' features.
-
-    The K arms, (S, K, 5), are uniform in [0, 1]⁵, and every mean reward is an independent standard normal draw. A model
-    of the features therefore cannot help. The rewards have Gaussian noise.
-
-    Args:
-        runs: The number S of runs, or the number of each run.
-        arms: The number K of arms.
-        seed: The seed of everything random.
-        sigma: The standard deviation σ of a reward's noise.
-
-    Raises:
-        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range, or a run is given twice.
-        TypeError: One of these is of another kind.
-    """
+    """Return a problem whose mean rewards are standard normal, independent of the five features, which cannot help."""
 
     def means(x: Tensor, source: torch.Generator) -> Tensor:
-        """Return a standard normal draw from ``source`` for each of the K arms ``x`` (K, 5); the result is (K,)."""
         return torch.randn(len(x), generator=source, dtype=torch.float64)
 
     return _drawn(_in_cube("unrelated", 5, runs, arms, seed, sigma), means)
@@ -121,54 +74,27 @@ def unrelated(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def tree(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs of a problem whose mean reward is constant on each of the 64 leaves of a random tree of depth 6.
+    """Return a problem whose mean reward is constant on each of the 64 leaves of a random tree of depth 6 in [0, 1]⁴.
 
-    The K arms, (S, K, 4), are uniform in [0, 1]⁴. Each inner node splits its box along a random coordinate, at a
-    uniform place between a fifth and four fifths of the box's length. The values of the leaves are standard normal.
-    Each run draws its own tree. The rewards have Gaussian noise.
-
-    Args:
-        runs: The number S of runs, or the number of each run.
-        arms: The number K of arms.
-        seed: The seed of everything random.
-        sigma: The standard deviation σ of a reward's noise.
-
-    Raises:
-        ValueError: ``runs``, ``arms``, ``seed`` or ``sigma`` is out of range, or a run is given twice.
-        TypeError: One of these is of another kind.
+    Each inner node splits its box along a random coordinate, at a uniform place between a fifth and four fifths of its
+    length. The values of the leaves are standard normal. Each run has its own tree.
     """
     return _drawn(_in_cube("tree", 4, runs, arms, seed, sigma), _leaves)
 
 
 def _in_cube(name: str, d_x: int, runs: Runs, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs of a problem with K = ``arms`` uniform arms in the cube [0, 1]^d_x, with a placeholder as mean
-    rewards.
-
-    The caller replaces the mean rewards. ``name`` is what the problem is called, ``d_x`` the number of coordinates of
-    an arm, ``runs`` the number S or the number of each run, ``seed`` the seed, and ``sigma`` the standard deviation of
-    the noise.
-    """
+    """Return a problem with uniform arms in [0, 1]^d_x and a placeholder as mean rewards."""
     return uniform_arms(name, lambda x: x.sum(-1), (0.0, 1.0), d_x, runs, arms, seed, sigma)
 
 
 def _drawn(blank: Problem, means: Callable[[Tensor, torch.Generator], Tensor]) -> Problem:
-    """Return the problem ``blank`` with other mean rewards, which each run draws by ``means``.
-
-    ``means`` is called once for each run, with its K arms of d_x coordinates, (K, d_x), and a generator of random
-    numbers. It returns the mean rewards, (K,).
-    """
+    """Return ``blank`` with mean rewards that ``means`` draws for each run, from its arms and a generator."""
     drawn = [means(x, source) for x, source in zip(blank.arms, blank.generators(blank.name), strict=True)]
     return replace(blank, means=torch.stack(drawn))
 
 
 def _leaves(x: Tensor, source: torch.Generator, depth: int = 6) -> Tensor:
-    """Return for each of the K points ``x`` (K, d_x) of the unit cube the value of the leaf of a random tree that
-    contains it, (K,).
-
-    The tree has 2^``depth`` leaves. Each inner node splits its box along a random one of the d_x coordinates, at a
-    uniform place between a fifth and four fifths of the box's length. ``source`` draws the splits and the values of the
-    leaves, which are standard normal.
-    """
+    """Return for each point of ``x`` (K, d_x) the value of its leaf in a random tree, (K,)."""
     low, high, rows = torch.zeros_like(x), torch.ones_like(x), torch.arange(len(x))
     node = torch.zeros(len(x), dtype=torch.int64)
     for level in range(depth):
@@ -184,24 +110,10 @@ def _leaves(x: Tensor, source: torch.Generator, depth: int = 6) -> Tensor:
 
 @on_cpu
 def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs of a problem whose K arms are patients of scikit-learn's diabetes data, drawn anew for each run.
+    """Return a problem whose arms are some of the 442 patients of scikit-learn's diabetes data (Efron et al. 2004).
 
-    The arms of a run are K different ones of the 442 patients. The mean reward of a patient is the progression of the
-    illness after a year, less its mean over all patients and divided by its standard deviation. The features are the
-    ten measurements as scikit-learn scales them, so that the arms are (S, K, 10). The rewards have Gaussian noise.
-    Source: Efron et al., 2004.
-
-    Args:
-        runs: The number S of runs, or the number of each run.
-        arms: The number K of arms.
-        seed: The seed of everything random.
-        sigma: The standard deviation σ of a reward's noise.
-
-    Raises:
-        ValueError: ``arms`` is below 1 or above 442, the number of patients; ``runs``, ``seed`` or ``sigma`` is out of
-            range; a run is given twice; or ``seed`` is a text.
-        TypeError: ``runs``, ``arms`` or ``sigma`` is of another kind, or ``seed`` is a float.
-        ImportError: scikit-learn is missing.
+    The mean reward is the standardised progression of the illness after a year; the ten features are as scikit-learn
+    scales them.
     """
     from sklearn.datasets import load_diabetes
 
@@ -215,43 +127,18 @@ def diabetes_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
 
 @on_cpu
 def magic_rows(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
-    """Return S runs of a problem whose K arms are drawn anew for each run from 1,000 rows of the data MagicTelescope,
-    with rewards of 0 or 1.
+    """Return a problem whose arms are some of 1,000 rows of the data MagicTelescope, with rewards of 0 or 1.
 
-    The arms of a run are K different rows, and their features ten attributes scaled to [0, 1], so that the arms are
-    (S, K, 10). The mean reward of a row, the probability of a reward of 1, is the share of gamma rays among the hundred
-    rows of the whole data set nearest to it, itself included. Source: Bock, UCI Machine Learning Repository 2004,
-    https://doi.org/10.24432/C52C8B.
-
-    Args:
-        runs: The number S of runs, or the number of each run.
-        arms: The number K of arms.
-        seed: The seed of everything random.
-        sigma: The σ that the algorithms are given as the noise of a reward. It does not change the rewards, which are
-            ½-sub-Gaussian, as all rewards of 0 or 1 are.
-
-    Raises:
-        ValueError: ``arms`` is below 1 or above 1,000; ``runs``, ``seed`` or ``sigma`` is out of range; a run is given
-            twice; or the file with the rows is damaged.
-        TypeError: ``runs``, ``arms`` or ``sigma`` is of another kind, or ``seed`` is a float.
-        OSError: The file cannot be read.
+    The mean reward of a row is the share of gamma rays among the hundred rows of the whole data set nearest to it.
+    ``sigma`` is what the algorithms are given as noise; rewards of 0 or 1 are ½-sub-Gaussian. Source: Bock, UCI Machine
+    Learning Repository 2004, https://doi.org/10.24432/C52C8B.
     """
     drawn, numbers = _rows_as_arms(torch.from_numpy(shipped(_ROWS)), runs, arms, seed)
     return Problem("Magic, rows", drawn[..., 1:], drawn[..., 0], numbers, seed, sigma, "bernoulli")
 
 
 def _rows_as_arms(table: Tensor, runs: Runs, arms: int, seed: int) -> tuple[Tensor, tuple[int, ...]]:
-    """Return the rows of ``table`` that each of S runs draws as its K = ``arms`` arms, (S, K, 1 + d_x), and the runs'
-    numbers.
-
-    The rows of a run are different ones. ``table`` is (rows, 1 + d_x), with a mean reward and d_x features in each row.
-    ``runs`` is the number of runs or their numbers, and ``seed`` the seed of the draws.
-
-    Raises:
-        ValueError: ``arms`` is below 1 or above the number of rows, ``runs`` is out of range or has a run twice, or the
-            seed is negative or a text.
-        TypeError: ``runs`` or ``arms`` is of another kind, or the seed is a float.
-    """
+    """Return the different rows of ``table`` (rows, 1 + d_x) that each run draws as arms, and the runs' numbers."""
     numbers = run_numbers(runs)
     count("arms", arms, f"give 1 to {len(table)}, the rows there are", most=len(table))
     drawn = [torch.randperm(len(table), generator=generator(seed, run, "rows"))[:arms] for run in numbers]

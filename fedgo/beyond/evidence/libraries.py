@@ -1,15 +1,16 @@
-"""Libraries for Bayesian optimisation as players, with which the recommended method `ADVISED` is compared on the same
-arms.
+"""Libraries for Bayesian optimisation as players, which are compared with the method `ADVISED` on the same arms.
 
 A library chooses N arms at a time, where N is the number of clients, and sees every single reward. Each library but
-Optuna begins with max(N, 5) arms in a random order, which are distinct if there are as many. BoTorch is given the
-standard deviation σ of the noise; scikit-learn fits it. A library looks for the best arm and does not count what the
-search costs. For each pull, the arm and the reward are sent to the library, and the library sends back the next arm,
-which are three scalars.
+Optuna begins with max(N, 5) arms in a random order, which are distinct if there are as many. A library looks for the
+best arm and does not count what the search costs. For each pull, the arm and the reward are sent to the library, and
+the library sends back the next arm, which are three scalars.
+
+A function that chooses receives the arms in the unit cube, ``cube`` (K, d_x), the pulls so far, ``arm`` (n,) int64 and
+``reward`` (n,), the noise ``sigma``, the number ``wanted`` of arms, and a generator, and returns arms (wanted,) int64.
+BoTorch is given σ, scikit-learn fits it.
 
 This package does not install Optuna. Optuna's rows in the table of the study "elsewhere" were computed in an
-environment of its own (``pip install optuna``). The command ``python -m fedgo.beyond elsewhere --check``, which plays
-some rows again, plays them only where Optuna is installed.
+environment of its own (``pip install optuna``), and are played again only where it is installed.
 """
 
 import time
@@ -36,22 +37,7 @@ Choose = Callable[[Tensor, Tensor, Tensor, float, int, torch.Generator], Tensor]
 
 
 def fit_to_pulls(surrogate: Surrogate, arms: Tensor, arm: Tensor, reward: Tensor, sigma: float) -> Fitted:
-    """Return the posterior of the K arms' mean rewards by ``surrogate``, which is given the counts and sums of n pulls.
-
-    Args:
-        surrogate: The model that is fitted.
-        arms: The features of the arms, (K, d_x).
-        arm: The arm of each pull, from 0 to K − 1, (n,) int64.
-        reward: The reward of each pull, (n,) float64.
-        sigma: The standard deviation σ of a reward's noise.
-
-    Raises:
-        ValueError: The surrogate refuses the data or σ, for instance because fewer than two arms have been pulled.
-        TypeError: ``sigma`` is not a number.
-        RuntimeError: ``arm`` and ``reward`` have different lengths.
-        ImportError: A library that the fit needs is missing.
-        Exception: The fit fails; the error is that of the surrogate, for instance BoTorch's ``ModelFittingError``.
-    """
+    """Return the posterior of the arms' mean rewards by ``surrogate``, given the counts and sums of n pulls."""
     counts, sums = (arm.bincount(each, len(arms)) for each in (torch.ones_like(reward), reward))
     return surrogate.fit(arms, Tally(counts, sums), sigma)
 
@@ -59,26 +45,9 @@ def fit_to_pulls(surrogate: Surrogate, arms: Tensor, arm: Tensor, reward: Tensor
 def thompson(
     cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
 ) -> Tensor:
-    """Return the arms that BoTorch chooses by Thompson sampling, (wanted,) int64.
+    """Return the arms that BoTorch chooses by Thompson sampling: each has the largest value in a posterior sample.
 
-    For each of them, a sample of the mean rewards of all K arms is drawn from the posterior of BoTorch's Gaussian
-    process, and the arm is the one with the largest value in the sample. Arms may repeat. A millionth of the largest
-    posterior variance is added to all variances, so that the samples can be drawn.
-
-    Args:
-        cube: The features of the K arms, scaled to the unit cube, (K, d_x).
-        arm: The arm of each pull so far, from 0 to K − 1, (n,) int64.
-        reward: The reward of each pull so far, (n,) float64.
-        sigma: The standard deviation σ of a reward's noise.
-        wanted: The number of arms to choose, at least 0.
-        source: The generator of the samples.
-
-    Raises:
-        ValueError: Fewer than two arms have been pulled, all their mean rewards are equal, one of these is not between
-            −10¹⁰⁰ and 10¹⁰⁰, or σ is not positive and finite.
-        ImportError: BoTorch is missing.
-        Exception: BoTorch finds no fit (its ``ModelFittingError``).
-        RuntimeError: The posterior covariance of the K arms with these larger variances is not positive definite.
+    A millionth of the largest posterior variance is added to all variances, so that the samples can be drawn.
     """
     fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
     covariance = fit.covariance(torch.arange(len(cube)))
@@ -91,25 +60,9 @@ def thompson(
 def log_improvement(
     cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
 ) -> Tensor:
-    """Return the arms that BoTorch chooses by the log noisy expected improvement (qLogNEI), (wanted,) int64.
+    """Return the arms that BoTorch chooses by the log noisy expected improvement (qLogNEI), one after the other.
 
-    They are chosen one after the other. Each is the arm that, added to those chosen before it, gives the largest
-    expected improvement of the batch. The arms are distinct if no two of the K arms have the same features. If
-    ``wanted`` is above K, there are only K arms in the result, (K,), and BoTorch warns.
-
-    Args:
-        cube: The features of the K arms, scaled to the unit cube, (K, d_x).
-        arm: The arm of each pull so far, from 0 to K − 1, (n,) int64.
-        reward: The reward of each pull so far, (n,) float64.
-        sigma: The standard deviation σ of a reward's noise.
-        wanted: The number of arms to choose, at least 1.
-        source: Not used.
-
-    Raises:
-        ValueError: Fewer than two arms have been pulled, all their mean rewards are equal, one of these is not between
-            −10¹⁰⁰ and 10¹⁰⁰, or σ is not positive and finite.
-        ImportError: BoTorch is missing.
-        Exception: BoTorch finds no fit (its ``ModelFittingError``).
+    If ``wanted`` is above K, there are only K of them, and BoTorch warns.
     """
     from botorch.acquisition.logei import qLogNoisyExpectedImprovement
     from botorch.optim.optimize import optimize_acqf_discrete
@@ -124,17 +77,7 @@ def log_improvement(
 
 
 def _regression(cube: Tensor, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and the standard deviation of the next reward of each of K arms, (K,) each, by scikit-learn's
-    Gaussian process.
-
-    The process is fitted to all single rewards, with the variance of their noise as one of its parameters. The mean is
-    the posterior mean of the arm's mean reward. The standard deviation includes the fitted noise.
-
-    Args:
-        cube: The features of the K arms, scaled to the unit cube, (K, d_x).
-        arm: The arm of each pull, (n,) int64.
-        reward: The reward of each pull, (n,).
-    """
+    """Return the mean and the standard deviation of each arm's next reward, (K,), by scikit-learn's process."""
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
@@ -150,25 +93,7 @@ def _regression(cube: Tensor, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tens
 def largest_bounds(
     cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
 ) -> Tensor:
-    """Return the arms with the largest mean + 2 standard deviations of scikit-learn's Gaussian process,
-    (wanted,) int64.
-
-    The mean and the standard deviation are those of the next reward of an arm, with the noise that the process fits.
-    The arms are distinct, and the one with the largest value comes first.
-
-    Args:
-        cube: The features of the K arms, scaled to the unit cube, (K, d_x).
-        arm: The arm of each pull so far, from 0 to K − 1, (n,) int64.
-        reward: The reward of each pull so far, (n,).
-        sigma: Not used, because the process fits the noise.
-        wanted: The number of arms to choose, from 0 to K.
-        source: Not used.
-
-    Raises:
-        ValueError: No arm has been pulled, or a reward is not finite.
-        RuntimeError: ``wanted`` is above K.
-        ImportError: scikit-learn is missing.
-    """
+    """Return the arms with the largest mean + 2 standard deviations of the next reward by scikit-learn's process."""
     mean, spread = _regression(cube, arm, reward)
     return (mean + 2 * spread).topk(wanted).indices
 
@@ -183,20 +108,10 @@ _BEGIN = 5  # the number of distinct arms with which a library begins if there a
 
 
 def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, None]:
-    """Yield batches of arms that Optuna's TPE (tree-structured Parzen estimator) proposes, (wanted,) int64 each.
+    """Yield batches of ``wanted`` arms that Optuna's TPE (tree-structured Parzen estimator) proposes, without an end.
 
-    The caller gives the rewards of a batch, a tensor (wanted,), back by ``send``, which returns the next batch;
-    ``send(None)`` returns the first one. TPE proposes points of the unit cube, and each point is replaced by the
-    nearest arm. Arms may repeat, and the batches never end.
-
-    Args:
-        cube: The features of the K arms, scaled to the unit cube, (K, d_x).
-        seed: The seed of the sampler.
-        wanted: The number of arms of a batch.
-
-    Raises:
-        ImportError: Optuna is not installed. This and the next error come when a batch is asked for.
-        ValueError: The number of rewards is not ``wanted``.
+    The caller gives the rewards of a batch back by ``send``, which returns the next batch. TPE proposes points of the
+    unit cube, and each point is replaced by the nearest arm.
     """
     import optuna
 
@@ -212,26 +127,7 @@ def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, 
 
 
 def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tensor, Tensor]:
-    """Return the arms that a library pulls in the one run of ``problem``, (steps,) int64, and their rewards, (steps,).
-
-    Optuna chooses all of them. Any other library chooses those after the first max(N, 5), which go through the arms in
-    a random order.
-
-    Args:
-        name: The name of the library, a key of `LIBRARIES` or `OPTUNA`.
-        problem: A bandit problem with one run.
-        clients: The number N of arms that are pulled at a time, at least 1.
-        steps: The number of pulls, at least 5.
-
-    Raises:
-        ValueError: The library is BoTorch, and all mean rewards of the pulled arms are equal or the σ of the problem
-            is 0.
-        KeyError: The name is unknown, and more than max(N, 5) pulls are asked for.
-        RuntimeError: N is above the number of arms, ``steps`` is above N and 5, and the library is scikit-learn or
-            BoTorch with qLogNEI.
-        ImportError: The library is not installed.
-        Exception: A fit of BoTorch fails (its ``ModelFittingError``).
-    """
+    """Return the arms that the library ``name`` pulls in the one run of ``problem``, and their rewards, (steps,)."""
     cube = in_cube(problem.arms[0])
     source, tape = generator(problem.seed, problem.runs[0], "elsewhere"), problem.tape(steps + clients)
     trials, drawn = optuna_arms(cube, problem.runs[0], clients), None
@@ -249,25 +145,9 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tenso
 
 
 def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor:
-    """Return the arm that a player finds best after its pulls in the one run of ``problem``, a tensor () int64.
+    """Return the arm that the player ``name`` finds best after its pulls in the one run of ``problem``, ().
 
-    For Optuna it is the arm with the largest single reward. For any other player it is the arm with the largest
-    posterior mean: by scikit-learn's Gaussian process for "scikit-learn, bound", by the surrogate of `ADVISED` for
-    "advised", and by BoTorch's Gaussian process for every other name, which is not checked.
-
-    Args:
-        name: The name of the player: "advised", a key of `LIBRARIES` or `OPTUNA`.
-        problem: A bandit problem with one run of K arms.
-        arm: The arm of each pull, from 0 to K − 1, (n,) int64.
-        reward: The reward of each pull, (n,) float64.
-
-    Raises:
-        ValueError: The player's model refuses the data, for instance because there is no pull. The surrogate of
-            `ADVISED` and BoTorch need two different arms and a problem with σ > 0; BoTorch also needs mean rewards that
-            are not all equal.
-        IndexError: The player is Optuna, and there is no pull.
-        ImportError: A library that the fit needs is missing; Optuna is not needed here.
-        Exception: The fit fails: BoTorch's ``ModelFittingError``, or a ``RuntimeError`` by the surrogate of `ADVISED`.
+    For Optuna it has the largest single reward, and for the others the largest posterior mean.
     """
     if name == OPTUNA:
         return arm[reward.argmax()]
@@ -278,26 +158,15 @@ def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor
 
 
 def measure_library(job: Job) -> list[dict[str, Any]]:
-    """Play the ``job``, some runs of one player on one regime, and return a row of the table of the study "elsewhere"
-    for each run.
+    """Play the ``job`` of the study "elsewhere" on one thread, and return a row for each run.
 
-    A regime is a problem with K arms, N clients and T rounds. The player is the recommended method `ADVISED` or a
-    library. It makes NT pulls; `ADVISED` makes more, of which the first NT count. torch is set to one thread and stays
-    so. A row is a dictionary with "problem", "arms", "sigma", "rounds" and "clients" of the regime, with "player",
-    "seed" and "run", and with
+    A player makes NT pulls; of those of `ADVISED` the first NT count. Beside the regime, "player", "seed" and "run", a
+    row has
 
-    - "regret", the sum of the regrets of these NT pulls;
+    - "regret", the sum of the regrets of these pulls;
     - "gap", the regret of one pull of the arm that the player finds best after them (`best_arm`);
-    - "seconds", the processor seconds for making the pulls, finding this arm and computing the two regrets;
+    - "seconds", the processor seconds for the pulls, this arm and the two regrets;
     - "scalars", the number of scalars that are sent. A library is charged three for each pull.
-
-    Raises:
-        ValueError: The problem of the regime is unknown, or the player's model refuses the data.
-        KeyError: The player is unknown, and NT is above max(N, 5).
-        RuntimeError: The player is scikit-learn or BoTorch with qLogNEI, and N is above K and NT above N and 5; or the
-            player is a library other than Optuna, and NT + N is below 5.
-        ImportError: A library that the player or the problem needs is not installed.
-        Exception: A fit of the player's model fails.
     """
     torch.set_num_threads(1)
     clients, rounds = job.regime.clients, job.regime.rounds

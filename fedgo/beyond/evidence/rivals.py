@@ -57,18 +57,12 @@ _POWER = 20  # power iterations for the largest curvature
 
 
 class Averaged(NamedTuple):
-    """What FN-UCB's server broadcasts at a synchronisation besides the statistics of the linearised model.
-
-    It is computed from the data of all N clients, for S runs with K arms. The width of client j at arm x is
-    s_j(x) = √(φ_xᵀV_j⁻¹φ_x), with the features φ_x of the arm and V_j = λI + Σφφᵀ over all of the client's own pulls,
-    where λ is the regularisation weight.
+    """What FN-UCB's server broadcasts at a synchronisation besides the statistics of the linearised model; 0 before.
 
     Args:
-        values: The network's value f(x; θ) at each arm x, for the parameters θ averaged over the N clients, (S, K); 0
-            before the first synchronisation.
-        spread: √((1/N)Σ_j s_j(x)²) of each arm x, (S, K); 0 before the first synchronisation.
-        alpha: The weight α = min_j min_x s_j(x)/max_x s_j(x) of the network's index, (S,); 0 before the first
-            synchronisation.
+        values: The network's value f(x; θ) at each arm, (S, K).
+        spread: √((1/N)Σ_j s_j(x)²) of each arm, (S, K).
+        alpha: The weight α, (S,).
     """
 
     values: Tensor
@@ -77,13 +71,7 @@ class Averaged(NamedTuple):
 
 
 class NeuralState(NamedTuple):
-    """The state of S runs of `FNUCB` with N clients and K arms.
-
-    Args:
-        tangent: The state of the clients' linearised models.
-        own: The number of each client's own pulls of each arm so far, and the sum of their rewards, (S, N, K) each.
-        averaged: The network's values, the widths and the weight α that the server has broadcast last.
-    """
+    """The state of the linearised models, each client's own counts and sums (S, N, K), and what was broadcast last."""
 
     tangent: EventState[Any]
     own: Tally
@@ -94,15 +82,12 @@ class NeuralState(NamedTuple):
 class FNUCB:
     """The `Learner` of FN-UCB with N clients, in S runs with K arms.
 
-    Its index is (1 − α)UCBᵃ + αUCBᵇ, where UCBᵃ comes from a client's linearised model, UCBᵇ from the networks averaged
-    over the clients, and the weight α from the server (`Averaged`).
-
     Args:
         tangent: The learner whose posterior gives UCBᵃ, and whose event starts synchronisations.
         network: The network f(x; θ), with d_w parameters.
         inputs: The standardised features of the arms, (S, K, d_x).
         theta0: The initial parameters θ₀ of the network, (S, d_w).
-        features: φ_x = ∇f(x; θ₀)/√m of each arm, with m the width of the network, (S, K, d_w).
+        features: φ_x of each arm, (S, K, d_w).
         descent: The number J of steps of gradient descent at each synchronisation.
     """
 
@@ -119,78 +104,34 @@ class FNUCB:
         return self.tangent.learners
 
     def begin(self) -> NeuralState:
-        """Return the state of N clients in S runs before they have any data, in which the weight α of the network's
-        index is 0.
-
-        Raises:
-            ValueError: The features are so large, or the regularisation weight λ so small, that rounding would decide
-                which arm is pulled.
-        """
+        """Return the state before any data, with α = 0."""
         runs, arms, _ = self.features.shape
         blank = self.features.new_zeros(runs, arms)
         own = Tally.blank(runs, self.learners, arms)
         return NeuralState(self.tangent.begin(), own, Averaged(blank, blank, blank[:, 0]))
 
     def index(self, state: NeuralState) -> Tensor:
-        """Return FN-UCB's index (1 − α)UCBᵃ + αUCBᵇ of each of K arms for each of N clients in S runs, (S, N, K).
-
-        UCBᵃ comes from the client's linearised model, UCBᵇ from the networks averaged over the clients, and α is the
-        weight that the server has broadcast last. UCBᵃ and UCBᵇ are each a prediction plus √β times its width, with the
-        squared radius β of the settings.
-
-        Raises:
-            ValueError: A squared width of a linearised model is NaN or negative beyond rounding.
-        """
+        """Return (1 − α)UCBᵃ + αUCBᵇ, (S, N, K)."""
         values, spread, alpha = (part.unsqueeze(1) for part in state.averaged)
         alpha = alpha.unsqueeze(-1)
         second = values + math.sqrt(self.tangent.settings.beta) * spread
         return (1 - alpha) * self.tangent.index(state.tangent) + alpha * second
 
     def fires(self, state: NeuralState, arm: Tensor) -> Tensor:
-        """Return whether each client's pull would trigger a synchronisation, (S, N) bool.
-
-        It does if the number of the client's pulls since the last synchronisation, times the growth of ln det of the
-        matrix of its linearised model by these pulls, exceeds the threshold γ. Both include this pull.
-
-        Args:
-            state: The state of S runs with N clients before the pull.
-            arm: The arm that each client pulls, (S, N) int64.
-        """
+        """Return whether the event of the linearised model occurs."""
         return self.tangent.fires(state.tangent, arm)
 
     def learn(self, state: NeuralState, arm: Tensor, reward: Tensor, turn: Tensor) -> NeuralState:
-        """Return the state after some of the N clients of S runs have made a pull.
-
-        The linearised model of each of these clients learns from the reward, and the client adds the pull to its counts
-        and sums.
-
-        Args:
-            state: The state before the pull.
-            arm: The arm that each client pulls, (S, N) int64.
-            reward: The reward that it receives, (S, N).
-            turn: 1 for the clients that make this pull, 0 for the others, (S, N) float64.
-        """
+        """Return the state after a pull, which the linearised model and the client's own counts and sums learn."""
         own = state.own.record(arm, reward, turn)
         return state._replace(tangent=self.tangent.learn(state.tangent, arm, reward, turn), own=own)
 
     def synchronise(self, state: NeuralState, star: Star, when: When) -> NeuralState:
         """Return the state after a synchronisation of the runs in ``when`` over ``star``.
 
-        The linearised models synchronise their statistics. With the encoding "dense" each client j also sends V_j⁻¹,
-        its network's parameters θ_j and its share α_j = min_x s_j(x)/max_x s_j(x), and receives the averages of the
-        first two and the smallest share, α. With the encoding "counts" the server computes all this itself and sends
-        the averaged parameters θ, the averages of s_j(x)² at the K arms and α. Here V_j = λI + Σφφᵀ is the matrix of
-        all of the client's own pulls of arms with the features φ, with the regularisation weight λ, and
-        s_j(x) = √(φ_xᵀV_j⁻¹φ_x) is its width at the arm x.
-
-        Args:
-            state: The state before the synchronisation.
-            star: The network over which clients and server send, which counts the scalars.
-            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted,
-                (R,) int64 each.
-
-        Raises:
-            RuntimeError: λ is so small that the matrix of a client's data is not positive definite up to rounding.
+        With the encoding "dense" each client also sends V_j⁻¹, its network's parameters and its share of α, and
+        receives the averages and α. With "counts" the server computes all this and sends θ, the averages of s_j(x)² and
+        α.
         """
         run = when.run
         tangent = self.tangent.synchronise(state.tangent, star, when)
@@ -204,12 +145,7 @@ class FNUCB:
         return state._replace(tangent=tangent, averaged=place(state.averaged, run, new))
 
     def _averaged(self, run: Tensor, own: Tally) -> Averaged:
-        """Return the averaged networks and widths and the weight α that the server broadcasts in R runs.
-
-        Args:
-            run: The positions of the R runs among all S runs, (R,) int64.
-            own: The number of each client's own pulls of each arm, and the sum of their rewards, (R, N, K) each.
-        """
+        """Return what the server broadcasts in the R runs ``run``, from the clients' ``own`` data (R, N, K)."""
         lam, of_clients = self.tangent.settings.lam, []
         for r, *data in zip(run.tolist(), *own, strict=True):
             known, inputs, features = Tally(*data), self.inputs[r], self.features[r]
@@ -222,20 +158,7 @@ class FNUCB:
 
 
 def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
-    """Return the squared width s_j²(x) = φ_xᵀ(λI + Σ n φφᵀ)⁻¹φ_x of each client j at each arm x, (N, K).
-
-    The sum is over the K arms, with the number n of the client's own pulls of each. A squared width that rounding would
-    make negative is 0.
-
-    Args:
-        features: The d features φ of each arm, (K, d).
-        lam: The regularisation weight λ > 0.
-        own: The number of each client's own pulls of each arm, and the sum of their rewards, which is not used, (N, K)
-            each.
-
-    Raises:
-        RuntimeError: λ is so small that a client's matrix is not positive definite up to rounding.
-    """
+    """Return s_j(x)² of each client at each arm, (N, K), from the clients' ``own`` counts (N, K)."""
     variances = []
     for counts in own.counts:
         at = counts.nonzero().squeeze(-1)
@@ -250,19 +173,17 @@ def local_variances(features: Tensor, lam: float, own: Tally) -> Tensor:
 def train_networks(
     network: Network, theta0: Tensor, x: Tensor, features: Tensor, own: Tally, lam: float, steps: int
 ) -> Tensor:
-    """Return the parameters θ of each client's network after gradient descent from θ₀, (N, d_w).
+    """Return the parameters of each client's network after gradient descent from θ₀, (N, d_w).
 
-    The loss is ½Σ(f(x; θ) − y)² + ½mλ‖θ − θ₀‖² over the client's own pulls of arms x with rewards y, with m the width
-    of the network. Up to a constant, it is computed from the mean reward of each arm. The step size is 1/(mλ + mρ),
-    where ρ is the largest eigenvalue of Σφφᵀ over these pulls, as 20 power iterations estimate it.
+    The loss is that of the head, computed from the mean reward of each arm. The step size is 1/(mλ + mρ), where ρ is
+    the largest eigenvalue of Σφφᵀ over the client's pulls, as 20 power iterations estimate it.
 
     Args:
-        network: The network f, with d_w parameters.
-        theta0: The initial parameters θ₀, (d_w,).
-        x: The standardised features of the K arms, (K, d_x).
-        features: The features φ = ∇f(x; θ₀)/√m of each arm, (K, d_w).
-        own: The number of each client's own pulls of each arm, and the sum of their rewards, (N, K) each. The
-            parameters of a client without pulls stay θ₀.
+        network: The network f.
+        theta0: The initial parameters θ₀, (d_w,), which a client without pulls keeps.
+        x: The standardised features of the arms, (K, d_x).
+        features: The features φ of each arm, (K, d_w).
+        own: The counts and sums of each client's own pulls, (N, K) each.
         lam: The regularisation weight λ.
         steps: The number J of steps.
     """
@@ -288,13 +209,9 @@ def train_networks(
 def tangent_start(network: Network, problem: Problem) -> Tensor:
     """Return the initial parameters θ₀ of each run, (S, d_w), for which f(x; θ₀) = 0.
 
-    The two halves of the hidden units have equal first layers and opposite second layers, and the output bias is 0. All
-    other parameters are standard normal, with the weights of the first layer divided by √d_x.
-
-    Args:
-        network: The network f, with d_w parameters and inputs of dimension d_x. Its width has to be even, which is not
-            checked.
-        problem: S runs of a bandit problem, whose seed and run numbers determine the parameters.
+    The two halves of the hidden units, whose number has to be even, have equal first layers and opposite second layers,
+    and the output bias is 0. All other parameters are standard normal, with the weights of the first layer divided by
+    √d_x.
     """
     half = Network(network.d_x, network.hidden // 2)
     rows = []
@@ -313,33 +230,17 @@ def fn_ucb(
 ) -> Trace:
     """Play FN-UCB, which weighs a neural tangent model against the average of the clients' networks.
 
-    The tangent model is the network linearised at its initial parameters, with a ridge regression on the gradients. The
-    features of the arms are standardised. The linearised model computes with K × K matrices if there are at most 100
-    arms (`MANY`), and with the d_w parameters otherwise.
+    It computes with K × K matrices if there are at most 100 arms (`MANY`), and with the d_w = m(d_x + 2) + 1 parameters
+    otherwise.
 
     Args:
-        problem: S runs of a bandit problem with K arms.
+        problem: S runs of a bandit problem.
         clients: The number N of clients.
         steps: The number of pulls by all clients together.
-        settings: The regularisation weight λ; β = ν²λ, where ν√λ is the weight of the widths in the indices of both
-            models; the threshold γ of the event that starts a synchronisation; and the form of the messages. With
-            "dense" a client j sends its new statistics of the linearised model, the inverse V_j⁻¹ of the matrix
-            λI + Σφφᵀ of its own pulls of arms with gradient features φ, the parameters θ_j of its network and its ratio
-            α_j of the smallest to the largest width. These are 2(d_w² + d_w) + 1 scalars with d_w = m(d_x + 2) + 1
-            parameters for d_x features of an arm, and the client receives as many. With "counts" the clients send
-            counts and sums. The server trains the networks, and sends the new counts and sums, the parameters θ_j
-            averaged over the clients, the K averaged squared widths and the smallest α_j.
+        settings: λ; β = ν²λ; the threshold γ of the event; and the form of the messages, "dense" with 2(d_w² + d_w) + 1
+            scalars up and down for each client, or "counts".
         descent: The number J of steps of gradient descent at each synchronisation.
         hidden: The width m of the network, an even number.
-
-    Returns:
-        The trace of all runs.
-
-    Raises:
-        ValueError: A number is out of range, m is odd, the messages have another form, or λ is so small that rounding
-            would decide which arm is pulled.
-        TypeError: ``problem`` is not a `Problem`, ``settings`` is not a `Settings`, or a number is not whole.
-        RuntimeError: λ is so small that a client's matrix is not positive definite up to rounding.
     """
     require_run(problem, clients, steps, settings)
     count("descent", descent, "give J, the steps of gradient descent, at least 1")
@@ -365,25 +266,14 @@ def fn_ucb(
 def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float = 3.0) -> Trace:
     """Play T₀ = ⌈√(NT)⌉ uniform pulls, fit a kernel to them once, and play T rounds of kernel UCB with it.
 
-    All clients learn of every pull at once by its arm's number and its reward, 2 scalars to the server and 2 to each
-    client, in Phase I too. The memory is a few K × K matrices for each run.
+    Each pull costs 2 scalars to the server and 2 to each client, in Phase I too. The memory is a few K × K matrices for
+    each run.
 
     Args:
-        problem: S runs of a bandit problem with K arms.
+        problem: S runs of a bandit problem.
         clients: The number N of clients.
         rounds: The number T of rounds.
         kappa: κ ≥ 0, the weight of the posterior standard deviation in the index of an arm.
-
-    Returns:
-        The trace of both phases.
-
-    Raises:
-        ValueError: N or T is below 1; κ is negative or not finite; in a run the Gaussian process refuses the data of
-            Phase I, because fewer than two arms have been pulled, all mean rewards are equal, or the standard deviation
-            σ of the noise is 0; or σ is so small that rounding would decide which arm is pulled.
-        TypeError: ``problem`` is not a `Problem`, N or T is not a whole number, or κ is not a number.
-        ImportError: BoTorch is missing.
-        Exception: BoTorch finds no fit (its ``ModelFittingError``).
     """
     require_run(problem, clients, rounds)
     number("kappa", kappa, "give a finite number of standard deviations κ, at least 0", least=0)
