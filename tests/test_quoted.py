@@ -1,6 +1,7 @@
 """What a chapter quotes is shown on any page, and what it does not quote stops the build."""
 
 import json
+import re
 from collections import defaultdict
 from io import StringIO
 from pathlib import Path
@@ -90,5 +91,6 @@ def test_a_name_of_several_words_has_one_value_in_all_chapters():
                     (text,) = (v for k, v in output["data"].items() if k.startswith(quoted["mime_prefix"]))
                     values[quoted["name"]][path.stem] = "".join(text)
     assert len(values) > 50
-    two = {name: by for name, by in values.items() if "-" in name and len({*by.values()}) > 1}
+    own = re.compile(r"[^-]+(-error|-low|-high)?")  # the ends that `quote` adds are no words
+    two = {name: by for name, by in values.items() if not own.fullmatch(name) and len({*by.values()}) > 1}
     assert two == {}
