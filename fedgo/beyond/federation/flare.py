@@ -34,23 +34,7 @@ Reward = Callable[[int, int], float]  # the reward of an arm at a step
 
 
 def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
-    """Return the plan and the rewards that a function named in the job makes, if this machine allows the function.
-
-    Args:
-        make: The name of the function, "module:function".
-        options: The keyword arguments with which it is called.
-
-    Returns:
-        What the function returns, which is not checked. It has to be a pair of the plan and of a function that returns
-        the reward of an arm at a step.
-
-    Raises:
-        ValueError: ``make`` is not among the names, separated by commas or blanks, in the variable ``FEDGO_MAKES``
-            of this machine.
-        ImportError: The module that ``make`` names cannot be imported here.
-        AttributeError: The module does not have the function.
-        TypeError: The function does not take these ``options``. Any other error that it raises passes through too.
-    """
+    """Return the plan and the rewards that the function ``make`` makes, if this machine allows it."""
     allowed = os.environ.get("FEDGO_MAKES", "").replace(",", " ").split()
     remedy = f"this machine allows {allowed}: its owner can set FEDGO_MAKES"
     require(make in allowed, "make", make, remedy)
@@ -59,14 +43,7 @@ def made(make: str, options: dict[str, Any]) -> tuple[Plan, Reward]:
 
 
 def writable(folder: str) -> Path:
-    """Return the absolute path of ``folder``, if it is within the folder in which this machine lets jobs write.
-
-    This machine's folder is the environment variable ``FEDGO_FOLDER``, and a relative ``folder`` is relative to it.
-    Nothing is created.
-
-    Raises:
-        ValueError: ``FEDGO_FOLDER`` is not set or empty, or ``folder`` is neither this machine's folder nor below it.
-    """
+    """Return the absolute path of ``folder``, if this machine lets jobs write there; nothing is created."""
     allowed = os.environ.get("FEDGO_FOLDER", "")
     path = (Path(allowed) / folder).resolve()
     remedy = f"this machine allows what is below {allowed!r}: its owner can set FEDGO_FOLDER"
@@ -75,21 +52,12 @@ def writable(folder: str) -> Path:
 
 
 def client_number(site: str) -> int:
-    """Return the number of the client at the site with the name ``site``: the number at the end of the name, less 1.
-
-    At "site-3" it is 2. The number at the end stands alone or follows a hyphen. Its range is not checked.
-
-    Raises:
-        ValueError: What follows the last hyphen, or the name if it has no hyphen, is not a whole number.
-    """
+    """Return the number of the client at a site: that at the end of its name, less 1; it is 2 at "site-3"."""
     return int(site.rpartition("-")[2]) - 1
 
 
 def loopback() -> int:
-    """Return how many bytes the loopback interface has received since this machine started, from any process.
-
-    It is the interface whose name begins with "lo"; without one the result is 0.
-    """
+    """Return how many bytes the loopback interface has received since this machine started, from any process."""
     interfaces = psutil.net_io_counters(pernic=True)
     return sum(each.bytes_recv for name, each in interfaces.items() if name.startswith("lo"))
 
@@ -100,9 +68,9 @@ class SiteClient:
     The file of client ``me``, counted from 0, is ``client{me}.txt``. Each line has the step, the arm and the reward.
 
     Args:
-        make: The name "module:function" of the function that returns the plan and the rewards (`made`).
+        make: The name "module:function" of the function that returns the plan and the rewards.
         options: The keyword arguments of that function.
-        folder: The folder of the file, which this machine has to allow (`writable`) and which has to exist.
+        folder: The folder of the file, which this machine has to allow and which has to exist.
     """
 
     def __init__(self, make: str, options: dict[str, Any], folder: str) -> None:
@@ -110,15 +78,7 @@ class SiteClient:
 
     @collab.init  # type: ignore[untyped-decorator]
     def begin(self) -> None:
-        """Make the client; NVFlare calls this method once, before all others.
-
-        Raises:
-            ValueError: This machine does not allow the function or the folder of the job, the name of the site does not
-                end in a number, or the plan has no client of this number less 1.
-            ImportError: The module of the function cannot be imported here.
-            AttributeError: The module does not have the function.
-            TypeError: The function does not take the options of the job.
-        """
+        """Make the client; NVFlare calls this method once, before all others."""
         me = client_number(collab.site_name)
         plan, self.reward = made(self.make, self.options)
         self.client, self.lock = Client(plan, me), Lock()
@@ -128,21 +88,8 @@ class SiteClient:
     def turn(self, step: int) -> bool:
         """Make one pull at ``step``, store its reward, and return whether the client asks for an exchange.
 
-        The steps are those of all clients together, counted from 0 with Phase I included. The client writes the step,
-        the arm and the reward to its file, too. It asks for an exchange from the pull that calls for one until it has
-        handled a letter of the server (``Memory.calling``).
-
-        When a call exceeds its time limit, NVFlare lets it go on at the site. A lock therefore makes the next call
-        wait.
-
-        Raises:
-            RuntimeError: The plan has a network, this client has made its pulls of Phase I, and the parameter ŵ₀ that
-                the server then fits has not come.
-            TypeError: The reward is not a number.
-            ValueError: The reward is out of range, the index of an arm is NaN, or so many pulls wait for the server
-                that no answer may carry one more (`Client.tell`).
-            OSError: The file cannot be written, for instance because its folder does not exist. The client has stored
-                the reward nevertheless.
+        The steps are those of all clients together, Phase I included. When a call exceeds its time limit, NVFlare lets
+        it go on at the site. A lock therefore makes the next call wait.
         """
         with self.lock:
             arm = self.client.ask()
@@ -154,10 +101,9 @@ class SiteClient:
 
     @collab.publish  # type: ignore[untyped-decorator]
     def answer(self, letter: bytes) -> bytes | str:
-        """Return the client's answer to a ``letter`` of the server.
+        """Return the client's answer to a ``letter``, as bytes, or a text that says why it is refused.
 
-        The answer is bytes, which are empty if the letter needs none, or a text that says why the client refuses the
-        letter.
+        The bytes are empty if the letter needs no answer.
         """
         with self.lock:
             try:
@@ -169,10 +115,8 @@ class SiteClient:
 class Remote:
     """A proxy by which the server calls a site, with a time limit for each call.
 
-    If a call of a site fails or exceeds the limit, the server does not call that site for ten times the limit after
-    that. The ``log`` has an entry for each letter: the seconds that it took, the number of its bytes, and that of its
-    answer's bytes, in this order. The last number is 0 if the letter needs no answer, or if the site is not called. A
-    letter that is refused, or whose call fails or exceeds the limit, has no entry.
+    If a call fails or exceeds the limit, the site is not called for ten times the limit after that. The ``log`` has,
+    for each letter that was answered or needed no call, its seconds, its bytes, and those of its answer or 0.
 
     Args:
         proxy: NVFlare's proxy of the site.
@@ -184,11 +128,9 @@ class Remote:
         self.log: list[tuple[float, int, int]] = []
 
     def call(self, name: str, argument: Any) -> Any:
-        """Return what the site's method ``name`` returns for ``argument``.
+        """Return what the site's method ``name`` returns, or a text that says why the call failed.
 
-        If the call fails with NVFlare's ``CollabCallError``, for instance because it exceeds the time limit, the result
-        is a text that says why. If a call of this site has failed so less than ten time limits ago, the site is not
-        called, and the result is None.
+        It is None if the site is not called, because a call has failed less than ten time limits ago.
         """
         if time.monotonic() < self.again:
             return None
@@ -199,10 +141,10 @@ class Remote:
             return f"no answer: {error}"
 
     def answer(self, letter: bytes) -> bytes | None:
-        """Return the site's answer to ``letter``, or None if the letter needs none or the site is not called.
+        """Return the site's answer to ``letter``, or None if it needs none or the site is not called.
 
         Raises:
-            Refused: The site refused the letter, or the call failed; the message is the text that says why.
+            Refused: The site refused the letter, or the call failed; the message says why.
         """
         begun = time.monotonic()
         reply = self.call("answer", letter) or b""
@@ -219,8 +161,7 @@ class Hub:
 
     - ``sync``: the steps after which an exchange was made, counted from 0, that at the end of Phase I included;
     - ``seconds``: how long each of these exchanges took;
-    - ``refused``: the reason of the last refusal of each client that refused a letter, failed to answer one, or whose
-      answer was refused, by the client's number as text;
+    - ``refused``: the reason of the last refusal by or of each client, by the client's number as text;
     - ``whole``: the seconds of the whole run;
     - ``loopback``: the bytes that the loopback interface has received meanwhile, from any process;
     - ``scalars``: the numbers of scalars that the server has received and sent;
@@ -228,17 +169,12 @@ class Hub:
     - ``silent``: the numbers of the clients whose site has failed to answer a call.
 
     Args:
-        make: The name "module:function" of the function that returns the plan and the rewards (`made`).
+        make: The name "module:function" of the function that returns the plan and the rewards.
         options: The keyword arguments of that function.
-        folder: The folder of the file, which every machine has to allow (`writable`) and which has to exist.
-        steps: The number of pulls of Phase II by all clients together. It is raised to a multiple of the number N of
-            clients if all pull at once.
+        folder: The folder of the file, which every machine has to allow and which has to exist.
+        steps: The number of pulls of Phase II by all clients together, raised to a multiple of N if all pull at once.
         together: Whether all N clients pull at once in each round of Phase II; otherwise they pull in turn.
         limit: The seconds within which a site has to answer a call.
-
-    Raises:
-        TypeError: ``steps`` is not a whole number, or ``limit`` is not a number.
-        ValueError: ``steps`` is below 1, or ``limit`` is not positive and finite.
     """
 
     def __init__(
@@ -250,22 +186,7 @@ class Hub:
 
     @collab.main  # type: ignore[untyped-decorator]
     def run(self) -> None:
-        """Run both phases and write the file ``server.json``; NVFlare calls this method when all sites are connected.
-
-        Raises:
-            ValueError: This machine does not allow the function or the folder of the job, the name of a site does not
-                end in a number, the number of sites is not the number N of clients of the plan, or the oracle
-                (Algorithm 2) finds no parameter ŵ₀ of the network.
-            ImportError: The module of the function cannot be imported here, or a library that the fit of the surrogate
-                needs is missing.
-            MemoryError: That fit needs more memory than there is.
-            AttributeError: The module does not have the function.
-            TypeError: The function does not take the options of the job.
-            OSError: The file cannot be written.
-
-        Warns:
-            UserWarning: A fit of the surrogate fails.
-        """
+        """Run both phases and write the file ``server.json``; NVFlare calls this method when all sites are there."""
         plan, _ = made(self.make, self.options)
         file = writable(self.folder) / "server.json"
         sites = sorted(collab.clients, key=lambda proxy: client_number(proxy.name))
@@ -293,19 +214,10 @@ class Hub:
 
 
 def recipe(name: str, hub: Hub, clients: int, needed: int | None = None) -> CollabRecipe:
-    """Return a job for NVFlare, with ``hub`` as its server and a `SiteClient` for each client.
+    """Return a job for NVFlare, with ``hub`` as its server and a `SiteClient` for each of N = ``clients`` sites.
 
-    Args:
-        name: The name of the job, of letters, digits, ".", "_" and "-"; the first is a letter or a digit.
-        hub: The server's process.
-        clients: The number N of sites.
-        needed: The smallest number of sites with which NVFlare starts the job and lets it go on; None means all.
-            `Hub.run` needs all N sites at its beginning, so that a smaller number is only of use if sites may be lost
-            later.
-
-    Raises:
-        ValueError: ``name`` is empty or has another character, or the number of sites that are needed is below 1.
-        TypeError: ``name`` is not a text, or the number of sites that are needed is not whole.
+    ``needed`` is the smallest number of sites with which NVFlare starts the job and lets it go on, by default all.
+    `Hub.run` needs all at its beginning, so that a smaller number is only of use if sites may be lost later.
     """
     site = SiteClient(hub.make, hub.options, hub.folder)
     return CollabRecipe(name, server=hub, client=site, min_clients=clients if needed is None else needed)

@@ -38,30 +38,24 @@ _OLDER = "it or the server is from an older file"
 
 
 class Account(NamedTuple):
-    """The account of one client: what the server knows of it.
-
-    Counts and sums have the shape (2, K) for K arms, float64. An exchange ends with letters of the server. ``START``
-    carries ŵ₀, the parameter of the paper's network that is fitted after Phase I; ``NEWS`` carries the data of all
-    clients; ``PLAN`` carries the client's share of a plan.
+    """What the server knows of one client. Counts and sums are (2, K) float64 for K arms.
 
     Args:
         own: The counts and sums in all answers of the client that were used, except that of Phase I with the paper's
             network.
-        seen: The last exchange that the client has applied, as far as the server knows; at first
-            `Plan.known_exchange`.
+        seen: The last exchange that the client has applied, as far as the server knows; at first `Plan.known_exchange`.
         offered: The last exchange whose ``START``, ``NEWS`` or ``PLAN`` the client was offered; at first
             `Plan.known_exchange`.
-        used: The last exchange in which an answer of the client was used, or ``NEVER`` if there is none. With the
-            paper's network, answers that the client gave before it had ŵ₀ do not count.
-        offer: The counts and sums in the last ``NEWS`` that the client was offered. They are 0 if ŵ₀ was offered since;
-            with a fitting they are kept in the same way, although a ``PLAN`` is sent in place of ``NEWS``.
-        later: The counts and sums of all clients that came after the last ``NEWS`` or ``PLAN`` was offered. If ŵ₀ was
-            offered since, those of all pulls after Phase I.
-        checksum: The checksum of the client's answer in the exchange ``used``, or 0 if there is none.
-        start: The number that the client drew when it began without a file, as in that answer (``Letter.start``), or 0
-            if there is none.
+        used: The last exchange in which an answer of the client was used, or ``NEVER``. With the paper's network,
+            answers that the client gave before it had ŵ₀ do not count.
+        offer: The counts and sums in the last ``NEWS`` that the client was offered; 0 if ŵ₀ was offered since. With a
+            fitting they are kept too, although a ``PLAN`` is sent.
+        later: The counts and sums of all clients that came after the last offer; after ŵ₀, those of all pulls after
+            Phase I.
+        checksum: The checksum of the client's answer in the exchange ``used``, or 0.
+        start: The number that the client drew when it began without a file, as in that answer, or 0.
         former: The numbers of the client's earlier starts, whose answers were used and whose files are lost. The 0 that
-            comes first in it stands for none; it is empty until an answer is used.
+            comes first stands for none.
     """
 
     own: Tensor
@@ -78,15 +72,13 @@ class Account(NamedTuple):
 class Desk(NamedTuple):
     """The state of a server; its file holds this state and the ledger of the scalars sent.
 
-    ŵ₀ is the parameter of the paper's network f_x that is fitted after Phase I.
-
     Args:
-        planned: The plan of the epoch, with the weights ŵ of a network, or ŵ₀ (`Course`). With the paper's network its
+        planned: The plan of the epoch, with the weights of a network, or ŵ₀ (`Course`). With the paper's network its
             arms remain those of Phase I.
-        total: The counts and the sums of rewards y in all answers that were used, (2, K) for K arms; with the paper's
-            network, those of the pulls after Phase I, with residuals y − f_x(ŵ₀) of the arms x in place of rewards.
+        total: The counts and the sums of rewards in all answers that were used, (2, K); with the paper's network, those
+            of the pulls after Phase I, with residuals y − f_x(ŵ₀) in place of rewards.
         accounts: What the server knows of each client, in the order of their numbers.
-        inbox: The answers to the open exchange, with their counts, by client; empty if no exchange is open.
+        inbox: The answers to the open exchange, with their counts, by client.
         federation: The number that the server drew at random when it began.
         exchange: The exchange that is open, or the last one; at first `Plan.known_exchange`.
         open: Whether an exchange is open.
@@ -104,8 +96,8 @@ class Desk(NamedTuple):
 class Server:
     """The server of the federation of ``plan``: it opens exchanges, takes the clients' answers and merges them.
 
-    Its ``desk`` is its state (`Desk`). Its ``ledger`` counts all scalars sent so far, to the server (``up``) and to the
-    clients (``down``), each a tensor (1, 1) int64. A letter that is sent again is not counted again.
+    Its ``desk`` is its state (`Desk`). Its ``ledger`` counts all scalars received (``up``) and sent (``down``) so far,
+    (1, 1) int64 each. A letter that is sent again is not counted again.
 
     Args:
         plan: The public plan of the federation.
@@ -126,21 +118,14 @@ class Server:
 
     @property
     def state(self) -> ServerState:
-        """The state of this server, by which it looks up in the table `SERVER` what to do with an answer or a call.
-
-        With a network it is ``EXPLORING`` or ``FITTING`` until the exchange that ends Phase I is closed: ``FITTING``
-        while it is open. Otherwise it is ``OPEN`` while an exchange is open, and ``CLOSED`` while none is.
-        """
+        """The state of this server, by which it looks up in the table `SERVER` what to do with an answer or a call."""
         if self.plan.network is not None and not self.started:
             return ServerState.FITTING if self.desk.open else ServerState.EXPLORING
         return ServerState.OPEN if self.desk.open else ServerState.CLOSED
 
     @property
     def number(self) -> int:
-        """The number of the exchange of letters that is open, or of the last one.
-
-        Before the first exchange it is 0 with a network. With a fitting it is 1, because Phase I is planned already.
-        """
+        """The number of the exchange that is open, or of the last one; at first 0, or 1 with a fitting."""
         return self.desk.exchange.number
 
     @property
@@ -150,19 +135,15 @@ class Server:
 
     @property
     def known(self) -> Tally:
-        """The number of pulls of each of K arms in all answers that were used, and the sums of the rewards, (K,) each.
+        """The counts of the pulls of each arm in all answers that were used, and the sums of their rewards, (K,) each.
 
-        With the paper's network f_x they are those of the pulls after Phase I. The sums are then those of the residuals
-        y − f_x(ŵ₀), with the reward y of an arm x and the parameter ŵ₀ that is fitted after Phase I.
+        With the paper's network they are those of the pulls after Phase I, with residuals in place of rewards.
         """
         return Tally(*self.desk.total)
 
     @property
     def scalars(self) -> tuple[int, int]:
-        """The number of scalars received from all clients, and the number of scalars sent to them, as whole numbers.
-
-        A letter that is sent again is not counted again.
-        """
+        """The number of scalars received from all clients, and the number of scalars sent to them."""
         return int(self.ledger.up), int(self.ledger.down)
 
     def begin(self) -> None:
@@ -177,13 +158,7 @@ class Server:
             self._charge()
 
     def _open(self) -> Desk:
-        """Open an exchange; the letters are requests to all clients.
-
-        The result is the state of the server in which the exchange is open and no answer has come.
-
-        Raises:
-            ValueError: The number of the exchange would exceed 2³¹ − 1.
-        """
+        """Open an exchange; the letters are requests to all clients."""
         require(self.number < 2**31 - 1, "the exchange", self.number, "begin another federation")
         return _named(self.number + 1, self.desk._replace(open=True, inbox={}))
 
@@ -191,20 +166,15 @@ class Server:
         """Return the letters that are due, as bytes, by the number of the client that each goes to.
 
         While an exchange is open, they are requests to the clients that have not answered. Otherwise they contain what
-        the last `merge` made. At the end of Phase I of the paper it is the parameter ŵ₀ of the network, for all
-        clients. Later it is the data that are new to the client, or its share of the plan, for each client that
-        answered; with the paper's network, a client that answered without ŵ₀ gets ŵ₀. If no client answered, there are
-        no letters. Before the first exchange there is a letter without numbers for each client, which ignores it.
+        the last `merge` made: at the end of Phase I ŵ₀ for all clients; later, for each client that answered, the data
+        that are new to it or its share of the plan, or ŵ₀ if it answered without. If no client answered, there are
+        none. Before the first exchange there is a letter without numbers for each client, which ignores it.
         """
         return {letter.client: letter.encode(self.plan.fingerprint) for letter in self._letters()}
 
     @on_cpu
     def _letters(self) -> list[Letter]:
-        """Return the letters that are due, in the order of the clients' numbers and before they are encoded as bytes.
-
-        While an exchange is open, they go to the clients that have not answered. Otherwise they go to the clients that
-        were offered ŵ₀, data or a plan when the last exchange was closed.
-        """
+        """Return the letters that are due, in the order of the clients' numbers and before they are encoded."""
         desk = self.desk
         due = [client for client, account in enumerate(desk.accounts) if account.offered == desk.exchange]
         if desk.open:
@@ -212,13 +182,7 @@ class Server:
         return [self._letter(client) for client in due]
 
     def _letter(self, client: int) -> Letter:
-        """Return the letter that is due to ``client``.
-
-        While an exchange is open, the letter is a request. After it, the letter has the parameter ŵ₀ fitted in Phase I
-        if the exchange used no answer that the client gave after it had received ŵ₀. Otherwise it has the client's
-        share of the plan (with a fitting), or the counts and sums that are new to the client (with a network). Before
-        the first exchange the letter has no numbers.
-        """
+        """Return the letter that is due to ``client``: a request, ŵ₀, its share of the plan, or what is new to it."""
         desk, account = self.desk, self.desk.accounts[client]
         if desk.open:
             kind, since, numbers = Kind.SYNCHRONISE, account.used, torch.zeros(0).double()
@@ -241,19 +205,15 @@ class Server:
     def accept(self, received: bytes, sender: int | None = None) -> bool:
         """Take an answer to the open exchange, and return True, or False if the server has one of this client already.
 
-        The second answer of a client is checked too, and then dropped.
-
         Args:
             received: The letter, as bytes.
             sender: The number of the client that the transport says the letter came from, or None if it does not say
-                so. A letter that names another client is refused.
+                so.
 
         Raises:
-            Refused: The letter is not bytes, or is damaged, or has another version, kind, length, plan or federation
-                than expected; it names an unknown client, or another than ``sender``; no exchange is open, or it
-                answers another one; its client has begun anew since, or it or the server was restored from an older
-                file; its numbers are no counts and sums; it carries more pulls than there can be; or, in the exchange
-                that ends Phase I with a network, it does not carry as many pulls as the client's share has. Then
+            Refused: The letter is none that `decode` accepts; its client is unknown or not the ``sender``; it does not
+                answer the open exchange; its client has begun anew since, or it or the server was restored from an
+                older file; or its numbers are no counts and sums, or those of more pulls than there can be. Then
                 nothing has changed.
         """
         sent = wire.decode(received, self.plan.fingerprint, self.desk.federation)
@@ -266,19 +226,7 @@ class Server:
         return True
 
     def _check(self, letter: Letter, sender: int | None = None) -> None:
-        """Raise `Refused` unless ``letter`` answers the open exchange, and comes from ``sender`` if that is known.
-
-        It is called before an answer is stored, and again on a stored answer that is read from a file.
-
-        Args:
-            letter: The answer, with its counts.
-            sender: The number of the client from which the answer came, or None if it is not known.
-
-        Raises:
-            Refused: The client is unknown or is not ``sender``; the letter is no answer or does not belong to the open
-                exchange; its client has begun anew since; it builds on an exchange that the server does not expect; its
-                numbers are no counts and sums; or it carries a number of pulls that cannot be.
-        """
+        """Refuse ``letter`` unless it answers the open exchange, and comes from ``sender`` if that is known."""
         plan, me, number = self.plan, f"client {letter.client}", letter.exchange.number
         must(letter.client < plan.clients, f"unknown {me}: there are N = {plan.clients}")
         must(sender in (None, letter.client), f"another sender: the letter names {me}, and {sender} sent it")
@@ -293,34 +241,12 @@ class Server:
         step.handler(self, letter, int(wire.unpack(letter.numbers, len(plan.arms))[0].sum()))
 
     def _require_phase_one(self, letter: Letter, pulls: int) -> None:
-        """Keep an answer that carries as many pulls as its client makes in Phase I.
-
-        This method only checks the answer; `accept` stores it.
-
-        Args:
-            letter: The answer.
-            pulls: The number of pulls that it carries.
-
-        Raises:
-            Refused: The answer carries another number of pulls.
-        """
+        """Keep an answer that carries as many pulls as its client makes in Phase I."""
         share, _ = self.plan.first_share(letter.client)
         must(pulls == len(share), f"wrong shape: {pulls} pulls of Phase I, not {len(share)}")
 
     def _require_due(self, letter: Letter, pulls: int) -> None:
-        """Keep an answer that carries no more pulls than there can be; a second one of its client changes nothing.
-
-        This method only checks the answer; `accept` stores it, unless there is one of this client already. There can be
-        at most `Plan.due` pulls, and at most 10⁸ together with those of the client that were used before.
-
-        Args:
-            letter: The answer.
-            pulls: The number of pulls that it carries.
-
-        Raises:
-            Refused: The answer carries more pulls than that; or, with a network, it carries a pull of a client that
-                does not have the parameter ŵ₀ fitted after Phase I.
-        """
+        """Keep an answer that carries no more pulls than there can be; a second one of its client changes nothing."""
         account, me = self.desk.accounts[letter.client], f"client {letter.client}"
         must(letter.since != NEVER or pulls == 0, f"wrong shape: {pulls} pulls by {me}, which has no ŵ₀")
         due = min(self.plan.due, MOST_PULLS - int(account.own[0].sum()))
@@ -330,16 +256,13 @@ class Server:
     def merge(self) -> None:
         """Close the open exchange, merge the answers that have come, and make the letters that follow.
 
-        If it raises an error, the state of the server has not changed.
+        If it raises an error, the state of the server has not changed. If a fit of the surrogate fails, a
+        ``UserWarning`` says why, and what is planned instead.
 
         Raises:
             ImportError: A library that the fit of the surrogate needs is missing.
-            MemoryError: That fit needs more memory than there is.
             ValueError: No exchange is open; no client has answered in the first exchange, which ends Phase I; or the
-                oracle (Algorithm 2) finds no parameter ŵ₀ of the network then.
-
-        Warns:
-            UserWarning: A fit of the surrogate fails; the message says why, and what is planned instead.
+                oracle (Algorithm 2) finds no ŵ₀ then.
         """
         step, inbox = SERVER.get((self.state, Call.MERGE)), self.desk.inbox
         if step is None:
@@ -352,20 +275,7 @@ class Server:
         self._charge()
 
     def _fit(self, data: dict[int, Tensor], news: Tensor) -> Desk:
-        """Fit ŵ₀ to the answers of Phase I (lines 1–2); the letters send ŵ₀ to every client.
-
-        ŵ₀ is the parameter of the network, and the lines are those of Algorithm 1.
-
-        Args:
-            data: The counts and sums in each client's answer, (2, K) for K arms, by client. They are not used.
-            news: The total of all answers, (2, K).
-
-        Returns:
-            The state of the server in which the exchange is closed and ŵ₀ is known.
-
-        Raises:
-            ValueError: The oracle (Algorithm 2) finds no ŵ₀.
-        """
+        """Fit ŵ₀ to the answers of Phase I (lines 1–2); the letters send ŵ₀ to every client."""
         planned = self.desk.planned._replace(weights=self.plan.oracle(news))
         desk = _named(self.number, self.desk._replace(planned=planned, inbox={}, open=False))
         accounts = tuple(account._replace(offered=desk.exchange) for account in desk.accounts)
@@ -374,22 +284,7 @@ class Server:
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
         """Add up the answers (Algorithm 1, lines 8–10), and send news or shares to the clients that answered.
 
-        A client of a plan with a network that answered without the fitted parameter ŵ₀ is sent ŵ₀ in place of the news.
-
-        Args:
-            data: The counts and sums in each client's answer, (2, K) for K arms, by client.
-            news: The total of all answers, (2, K).
-
-        Returns:
-            The state of the server in which the exchange is closed. If the plan has a fitting (a surrogate in place of
-            the network) and a client answered, the next epoch is planned.
-
-        Raises:
-            ImportError: A library that the fit of the surrogate needs is missing.
-            MemoryError: That fit needs more memory than there is.
-
-        Warns:
-            UserWarning: A fit of the surrogate fails.
+        If the plan has a fitting and a client answered, the next epoch is planned.
         """
         inbox, total, planned = self.desk.inbox, self.desk.total + news, self.desk.planned
         accounts = [account._replace(later=account.later + news) for account in self.desk.accounts]
@@ -409,9 +304,8 @@ class Server:
         """Write all that the server knows to the file ``path``, whole or not at all.
 
         Raises:
-            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which
-                Python refuses before 3.13.
-            OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
+            ValueError: ``path`` is a folder or something else that is no file.
+            OSError: The file cannot be written.
         """
         files.keep(path, "the server", self.plan.fingerprint, (self.desk, self.ledger))
 
@@ -420,16 +314,13 @@ class Server:
     def load(cls, path: str | Path, plan: Plan) -> "Server":
         """Return the server of ``plan`` that `save` wrote to the file ``path``.
 
-        An answer in the file that the server would refuse now is dropped.
+        An answer in the file that the server would refuse now is dropped with a ``UserWarning``.
 
         Raises:
             TypeError: ``plan`` is not a `Plan`.
             ValueError: The file is damaged, too large, from an earlier version of fedgo, a client's, or of another
                 plan. The message names the file.
-            OSError: The file does not exist or cannot be read, for instance because it is a folder.
-
-        Warns:
-            UserWarning: A stored answer is dropped; the message says why.
+            OSError: The file does not exist or cannot be read.
         """
         server = cls(plan)
         server.desk, server.ledger = files.kept(path, "the server", plan, [Account, Course, Desk, Ledger])
@@ -453,19 +344,10 @@ SERVER: Mapping[tuple[ServerState, Kind | Call], Step] = {
 
 
 def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, total: Tensor) -> Account:
-    """Return the ``account`` of a client after its ``answer`` was used in the exchange ``named``, which led to
-    ``total``.
+    """Return the ``account`` of a client after its ``answer`` was used in the exchange ``named``.
 
-    With a network, a client without the parameter ŵ₀ fitted after Phase I is offered ŵ₀. A client that begins, or
-    begins anew, is offered the ``total``. Any other client is offered what came after the last offer, together with
-    that offer if it has not received it.
-
-    Args:
-        account: The account before, with the answers of this exchange in ``own`` and ``later``.
-        answer: The client's answer.
-        checksum: The checksum of the encoded answer.
-        named: The exchange in which the answer was used.
-        total: The counts and sums of all clients after it, (2, K) for K arms.
+    A client without ŵ₀ is offered ŵ₀, and a client that begins, or begins anew, the ``total`` after this exchange. Any
+    other client is offered what came after the last offer, together with that offer if it has not received it.
     """
     nothing, former, since = torch.zeros_like(total), account.former, answer.since
     if since == NEVER:
@@ -478,10 +360,8 @@ def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, t
 
 
 def _named(number: int, desk: Desk) -> Desk:
-    """Return the state ``desk`` of the server with the exchange that is named by ``number`` and a new checksum.
-
-    The checksum is the CRC-32 of the weights in the plan (those of the last fit of a network, or ŵ₀ of the paper's), of
-    the counts and sums of all clients, and of the checksum that the exchange in ``desk`` has.
+    """Return ``desk`` with the exchange of this ``number``, and a checksum of its weights, its total and its last
+    name.
     """
     known = torch.cat([desk.planned.weights, desk.total.flatten()]).numpy().tobytes()
     return desk._replace(exchange=Exchange(number, zlib.crc32(known, desk.exchange.checksum)))

@@ -15,9 +15,9 @@ The fields of a letter, in their order and with their number of bytes, are:
 - 4: the CRC-32 of everything before it.
 
 All numbers are little-endian. A request of the server has no numbers of 8 bytes. Those of another letter are ŵ₀ (the
-parameter of the network f_x that is fitted in Phase I), a client's share of a plan, or counts and sums: the number of
-pulls of every arm x, and the sum of its residuals y − f_x(ŵ₀) or of its rewards y (`pack`). If both sides know the
-counts, the sums alone are sent.
+parameter of the network f_x that is fitted in Phase I), a client's share of a plan, or counts and sums of K arms, (2,
+K): the number of pulls of every arm x, and the sum of its residuals y − f_x(ŵ₀) or of its rewards y (`pack`). If both
+sides know the counts, the sums alone are sent.
 
 The checksums detect damage and older files, but no forgery: a stranger who can send letters can report rewards that
 nobody received, or shut a client out. The transport therefore has to authenticate the senders.
@@ -42,7 +42,7 @@ HUGE = 1e100  # the largest size of a reward, so that no sum of rewards overflow
 
 
 class Refused(ValueError):
-    """The error with which a client or the server refuses a letter (a message between them); its state stays as it was.
+    """The error with which a client or the server refuses a letter; its state stays as it was.
 
     It is also raised for a client's file whose numbers allow no model.
     """
@@ -55,26 +55,18 @@ def must(condition: bool, reason: str) -> None:
 
 
 def checked_reward(received: Any) -> float:
-    """Return ``received`` as a ``float`` if it may be a reward: a number above −10¹⁰⁰ and below 10¹⁰⁰.
-
-    Within these limits no sum of rewards overflows float64.
-
-    Raises:
-        TypeError: ``received`` is not a real number; a bool, a string and a tensor are refused too.
-        ValueError: ``received`` is NaN, −10¹⁰⁰ or less, or 10¹⁰⁰ or more.
-    """
+    """Return ``received`` as a ``float`` if it is a number of size below 10¹⁰⁰, so that no sum of rewards overflows."""
     return number("reward", received, f"give a number of size below {HUGE:g}", above=-HUGE, below=HUGE)
 
 
 class Kind(IntEnum):
-    """The kinds of letters, which are the messages between the server and its clients.
+    """The kinds of letters.
 
     ``SYNCHRONISE`` is a request of the server. A client answers it by ``STATISTICS``, the counts and sums of all its
-    pulls that the server has not used, or by ``SUMS``, the sums alone if both sides know the counts. ŵ₀ is the
-    parameter of the paper's network that the server fits after Phase I. A client without ŵ₀, after others have ended
-    Phase I, answers by counts and sums of 0. ``START`` carries ŵ₀ from the server, ``NEWS`` the counts and sums that
-    the client has not received, and ``PLAN`` the client's arms and the number of its pulls after which it asks for an
-    exchange. These three need no answer.
+    pulls that the server has not used, or by ``SUMS``, the sums alone if both sides know the counts. A client without
+    ŵ₀, after others have ended Phase I, answers by counts and sums of 0. ``START`` carries ŵ₀ from the server, ``NEWS``
+    the counts and sums that the client has not received, and ``PLAN`` the client's arms and the number of its pulls
+    after which it asks for an exchange. These three need no answer.
     """
 
     # the numbers 1 to 4 belonged to earlier versions
@@ -85,12 +77,10 @@ class Kind(IntEnum):
 
 
 class Exchange(NamedTuple):
-    """The name of an exchange, in which the server asks its clients for data and answers them by letters (messages).
-
-    The constant ``NEVER``, whose number and checksum are 0, stands for no exchange.
+    """The name of an exchange, in which the server asks its clients for data and answers them by letters.
 
     Args:
-        number: The number of the exchange, from 1 on.
+        number: The number of the exchange, from 1 on; 0 in the constant ``NEVER``, which stands for no exchange.
         checksum: A CRC-32 of what the server knew when it opened or closed the exchange, and of the checksum before. If
             the plan has a fitting, exchange 1 counts as closed from the start, with the checksum 0.
     """
@@ -105,9 +95,9 @@ NEVER = Exchange()
 class Letter(NamedTuple):
     """A message between the server and one client.
 
-    By the fields ``since``, ``used`` and ``start`` each side recognises what the other side knows. In letters of the
-    server they tell of the client's *last used answer*, the last of its answers that the server used. With the paper's
-    network, answers that the client gave before it had the parameter ŵ₀ of Phase I do not count as such.
+    By the fields ``since``, ``used`` and ``start`` each side recognises what the other side knows. The *last used
+    answer* is the last of the client's answers that the server used. With the paper's network, answers that the client
+    gave before it had ŵ₀ do not count as such.
 
     Args:
         kind: The kind of the letter.
@@ -115,8 +105,7 @@ class Letter(NamedTuple):
         exchange: The exchange to which the letter belongs.
         since: In an answer, the exchange whose ``START``, ``NEWS`` or ``PLAN`` the client applied last; before there is
             one, the plan's ``known_exchange``. In ``NEWS`` and ``PLAN``, the ``since`` of the last used answer. In
-            ``SYNCHRONISE`` and ``START``, the exchange in which the server used the last used answer, or ``NEVER`` if
-            there is none.
+            ``SYNCHRONISE`` and ``START``, the exchange in which the server used the last used answer, or ``NEVER``.
         numbers: The numbers that the letter carries, (n,) float64.
         federation: The number that the server drew when it began.
         used: In a letter of the server, the checksum of the last used answer, or 0 if there is none. In an answer, 0.
@@ -134,10 +123,7 @@ class Letter(NamedTuple):
     start: int = 0
 
     def encode(self, fingerprint: int) -> bytes:
-        """Return this letter as bytes: a header, the numbers as little-endian float64, and a CRC-32 of both.
-
-        ``fingerprint`` is the number of 64 bits that stands for the plan that both sides hold; it is in the header.
-        """
+        """Return this letter as bytes, with the ``fingerprint`` of the plan in the header."""
         first = (b"FDGO", VERSION, self.kind, self.client, fingerprint, self.federation, self.start)
         head = _HEADER.pack(*first, *self.exchange, *self.since, self.used, len(self.numbers))
         body = head + self.numbers.numpy().astype("<f8").tobytes()
@@ -145,10 +131,7 @@ class Letter(NamedTuple):
 
 
 def checksum(letter: bytes) -> int:
-    """Return the checksum of an encoded ``letter``, which is the little-endian number in its last four bytes.
-
-    If there are no bytes, the result is 0.
-    """
+    """Return the checksum of an encoded ``letter``, or 0 of no bytes."""
     return int.from_bytes(letter[-_CHECK.size :], "little")
 
 
@@ -161,9 +144,8 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
         federation: The number of the federation, which the letter has to have; 0 accepts any.
 
     Raises:
-        Refused: ``received`` is not a ``bytes`` object or is damaged; its version, fingerprint or federation is not the
-            expected one; its kind is unknown; its length does not fit; or one of its numbers is not finite, or is
-            larger than 2⁵³·10¹⁰⁰ in size.
+        Refused: ``received`` is not a ``bytes`` object or is damaged; its version, fingerprint, federation, kind or
+            length is not an expected one; or one of its numbers is not finite or beyond 2⁵³·10¹⁰⁰.
     """
     must(isinstance(received, bytes), f"a letter is {type(received).__name__}: give bytes")
     body, version = received[: -_CHECK.size], int.from_bytes(received[4:6], "little")
@@ -185,15 +167,10 @@ def decode(received: bytes, fingerprint: int, federation: int = 0) -> Letter:
 
 
 def pack(data: Tensor) -> Tensor:
-    """Return the numbers that are sent for the counts and sums of some pulls, so that few scalars are sent.
+    """Return the 2 min(k, K) numbers that are sent for the counts and sums ``data`` (2, K) of k pulls.
 
-    Args:
-        data: The counts and the sums of K arms, (2, K) float64, for k pulls in all.
-
-    Returns:
-        The numbers, (2 min(k, K),) float64. If k < K, they are the numbers of k arms in ascending order, and then k
-        sums. An arm occurs once for each of its pulls, with its sum at the first of them and 0 at the others. If
-        k ≥ K, they are the K counts and then the K sums.
+    If k < K, they are the numbers of k arms in ascending order, and then k sums: an arm occurs once for each of its
+    pulls, with its sum at the first of them and 0 at the others. If k ≥ K, they are the K counts and then the K sums.
     """
     counts, sums = data
     if counts.sum() >= len(counts):
@@ -204,17 +181,7 @@ def pack(data: Tensor) -> Tensor:
 
 
 def unpack(numbers: Tensor, arms: int) -> Tensor:
-    """Return the counts and sums of K arms, (2, K) float64, from which `pack` made ``numbers``.
-
-    Args:
-        numbers: The numbers, (n,) float64: n/2 arms and as many sums if n < 2K, or K counts and K sums if n = 2K.
-        arms: The number K of arms.
-
-    Raises:
-        Refused: n is odd or above 2K; an arm is not a whole number from 0 to K − 1; a count is not a whole number from
-            0 on, or the counts have a total above 2⁵³; or the sum of an arm is larger in size than 2·10¹⁰⁰ for each of
-            its pulls, so that it has to be 0 for an arm without pulls.
-    """
+    """Return the counts and sums (2, K) from which `pack` made ``numbers``, or refuse numbers that no pulls give."""
     size = len(numbers)
     fits = size % 2 == 0 and size <= 2 * arms
     must(fits, f"wrong shape: {size} numbers, not 2 min(k, K) with K = {arms}")
@@ -236,20 +203,7 @@ def unpack(numbers: Tensor, arms: int) -> Tensor:
 
 
 def without_counts(letter: Letter, counts: Tensor) -> Letter:
-    """Return ``letter``, or a shorter letter of kind ``SUMS`` if its receiver knows the counts that it carries.
-
-    The shorter letter carries only the sums of the arms that have pulls, in the order of the arms. It is returned if
-    ``letter`` is an answer of kind ``STATISTICS`` whose counts are ``counts``, and these are not all 0. Any other
-    letter is returned as it is.
-
-    Args:
-        letter: The letter.
-        counts: The number of pulls of each of K arms that the receiver expects, (K,) float64.
-
-    Raises:
-        Refused: The letter is of kind ``STATISTICS``, a count is not 0, and its numbers are no counts and sums
-            (`unpack`).
-    """
+    """Return ``letter``, or one of kind ``SUMS`` if its receiver expects its ``counts`` (K,), which are not all 0."""
     if letter.kind != Kind.STATISTICS or not counts.any():
         return letter
     own, sums = unpack(letter.numbers, len(counts))
@@ -257,16 +211,7 @@ def without_counts(letter: Letter, counts: Tensor) -> Letter:
 
 
 def with_counts(letter: Letter, counts: Tensor) -> Letter:
-    """Return the answer with counts and sums from which `without_counts` made ``letter``.
-
-    Args:
-        letter: The letter. If it is not of kind ``SUMS``, it is returned as it is.
-        counts: The number of pulls of each of K arms that the answer has, (K,) float64.
-
-    Raises:
-        Refused: The letter is of kind ``SUMS`` and has no sums, or another number of them than there are arms with
-            pulls.
-    """
+    """Return the answer with ``counts`` (K,) and sums from which `without_counts` made ``letter``."""
     if letter.kind != Kind.SUMS:
         return letter
     touched, size = counts > 0, len(letter.numbers)
@@ -276,8 +221,5 @@ def with_counts(letter: Letter, counts: Tensor) -> Letter:
 
 
 def each_pull(counts: Tensor) -> Tensor:
-    """Return the arm of each pull, (k,) int64 in ascending order, given the number of pulls of each arm.
-
-    ``counts`` (K,) has the number of pulls of each of K arms, and k is the sum of these numbers.
-    """
+    """Return the arm of each pull in ascending order, (k,) int64, given the number of pulls of each arm."""
     return torch.arange(len(counts)).repeat_interleave(counts.long())
