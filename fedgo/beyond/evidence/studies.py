@@ -56,25 +56,14 @@ ADVICE_RUNGS = (Rung(12, 20), Rung(4, 100))
 def map_runs(name: str, regime: Regime) -> int:
     """Return how many runs the study "map" gives to the player ``name`` on ``regime``, 0 if it does not play there.
 
-    A player in `DECIDE` (those on which the advice rests) has 50 runs on every regime that it plays. On regimes outside
-    `BASE` (the 20 base regimes), other players in `MAIN` (the five main ones) have 10 and the rest none. On regimes of
-    `BASE`, the players in `MAIN` and those that take their setting from one of them have 30 if there are at most 500
-    arms and at most 100 rounds and the problem is not "two ridges". In all other cases on a regime of `BASE`, a player
-    has 5 if there are more than 50 arms and it does not play Cosine8 with 500 arms, and otherwise 10.
-
-    Args:
-        name: The name of a player (algorithm) in `PLAYERS`.
-        regime: A problem with its numbers of arms, rounds and clients and its noise.
-
-    Raises:
-        KeyError: There is no such player.
-        ValueError: The player has a guard, and the problem of the regime is unknown.
+    The players in `DECIDE` have 50 everywhere, but "each arm first" 20. Outside `BASE` the others in `MAIN` have 10 and
+    the rest none. In `BASE` they have 30 where runs are cheap, and otherwise 5 or 10.
     """
     player = PLAYERS[name]
     if not player.plays_on(regime):
         return 0
     if name in DECIDE:
-        return 50
+        return 20 if name == "each arm first" else 50
     if regime not in BASE:
         return 10 if name in MAIN else 0
     cheap = regime.arms <= 500 and regime.rounds <= 100 and regime.problem != "two ridges"
