@@ -347,6 +347,91 @@ def a_table_comes_from_a_spreadsheet(folder: Path) -> None:
         assert {row.option for row in study.standings()} == {"a", "b"}
 
 
+def shell(folder: Path, *words: str, charset: str = "utf-8") -> tuple[int, str]:
+    """Return the exit code and the output of a command."""
+    done = CliRunner(charset=charset).invoke(cli.main, ["--study", str(folder / "study.json"), *words])
+    return done.exit_code, done.output
+
+
+def the_output_does_not_know_a_character(folder: Path) -> None:
+    begun(folder, "name,x\nα = 3,0\nb,1\n")
+    for charset in ("cp1252", "latin-1", "ascii"):
+        code, out = shell(folder, "tell", "α = 3", "3", charset=charset)
+        assert code == 0 and out.startswith("\\u03b1 = 3: 3; ")
+    assert told(folder) == ["α = 3"] * 3
+
+
+def a_name_looks_like_an_option_of_the_command(folder: Path) -> None:
+    names = ["-20 C, hot", "-h", "-5x", "-"]
+    begun(folder, "name,x\n" + "".join(f'"{name}",{k}\n' for k, name in enumerate(names)))
+    for name in names:
+        assert shell(folder, "tell", name, "-3")[0] == 0
+        assert shell(folder, "retire", name)[0] == shell(folder, "retire", name, "--again")[0] == 0
+    assert told(folder) == names
+
+
+def the_lock_is_removed_while_it_is_held(folder: Path) -> None:
+    study = begun(folder)
+    with (
+        pytest.raises(OSError, match=r"nothing is changed.*its file was removed"),
+        study._changing("told") as held,
+    ):
+        (folder / ".study.json.lock").unlink()
+        study.tell("a", 1.0)
+        held[2](*held[:2])
+    assert told(folder) == ["a"]
+
+
+def the_lock_has_another_name(folder: Path) -> None:
+    study = begun(folder)
+    (folder / ".study.json.lock").unlink(missing_ok=True)
+    (folder / "victim").write_text("precious")
+    os.link(folder / "victim", folder / ".study.json.lock")
+    with pytest.raises(ValueError, match="a lock is emptied: remove this name"):
+        study.tell("a", 1.0)
+    assert (folder / "victim").read_text() == "precious"
+
+
+def a_file_is_merged_or_damaged(folder: Path) -> None:
+    study = begun(folder)
+    study.tell("a", 1.25)
+    text = study.path.read_text()
+    twice = "{" + text.partition("\n")[2][:-1] + ',"told": []}'
+    for other, words in (
+        (twice, "what an object has twice is"),
+        (text.replace("1.25", "1.35"), "the checksum is .*if you edited it, remove the entry 'checksum'"),
+    ):
+        study.path.write_text(other)
+        with pytest.raises(ValueError, match=words):
+            Study(study.path)
+    study.path.write_text("{" + text.partition("\n")[2].replace("1.25", "1.35"))
+    study.tell("a", 2.0)
+    assert [row[2] for row in Study(study.path).told] == [1.35, 2.0] and "checksum" in study.path.read_text()
+
+
+def a_device_or_a_pipe_is_given(folder: Path) -> None:
+    os.mkfifo(folder / "pipe")
+    for path in ("/dev/zero", str(folder / "pipe")):
+        assert shell(folder, "begin", path, "--trials", "9")[0] == 1
+        done = CliRunner().invoke(cli.main, ["--study", path, "show"])
+        assert done.exit_code == 1 and "give the path of a file" in done.output
+
+
+def a_certificate_is_promised_no_more(folder: Path) -> None:
+    begun(folder, centre=0.0, reach=1.0)
+    (folder / "options.csv").write_text("name,x\n" + "".join(f"n{k},{k}\n" for k in range(40_000)))
+    assert (
+        "no certificate is promised any more"
+        in Study(folder / "study.json", folder / "options.csv").verdict()
+    )
+
+
+def a_picture_has_no_ending_or_is_a_folder(folder: Path) -> None:
+    begun(folder)
+    assert shell(folder, "plot", str(folder / "p")) == (0, f"{folder / 'p.png'}\n")
+    assert shell(folder, "plot", str(folder))[0] == 1
+
+
 def refused(what: Any, words: str) -> Callable[[Path], None]:
     """Return an attack by ``what`` a study is begun with, a table or arguments, or what its file is made to say."""
 
@@ -382,6 +467,14 @@ def not_there(name: str, words: str, **how: Any) -> Callable[[Path], None]:
 
 
 ATTACKS = {
+    "S-h": the_output_does_not_know_a_character,
+    "S-i": a_name_looks_like_an_option_of_the_command,
+    "S-k": the_lock_is_removed_while_it_is_held,
+    "S-l": a_file_is_merged_or_damaged,
+    "H-l": a_device_or_a_pipe_is_given,
+    "P-e": the_lock_has_another_name,
+    "M-j": a_certificate_is_promised_no_more,
+    "M-p": a_picture_has_no_ending_or_is_a_folder,
     "S-a": two_threads_tell_while_one_looks,
     "S-b": two_processes_tell_by_two_paths,
     "S-d full": the_disk_is_full,

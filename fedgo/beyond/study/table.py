@@ -443,7 +443,9 @@ def _kind(cells: pd.Series, asked: str | None) -> str:
     if asked is None and texts <= _NO_RESULT and texts != {""}:
         return RESULT
     rows = ", ".join(str(place + 1) for place in odd.index[:3]) + " and others" * (len(odd) > 3)
-    remedy = "other rows have numbers: mend these, or give the column by --category, --ignore or --result"
+    remedy = (
+        "other rows have numbers: mend these, or give the column by --name, --category, --ignore or --result"
+    )
     require(False, f"the column {cells.name!r} in row {rows}", _short(odd.iloc[0]), remedy)
     return NUMBER
 
