@@ -34,14 +34,12 @@ LATE = 20  # the number of pulls of a site that joins when all others have playe
 
 
 class Differing(NamedTuple):
-    """A case of the study "differ": how the mean rewards of the sites differ.
+    """A case of the study "differ".
 
     Args:
         problem: The name of the problem.
-        tau: The size τ of the differences, in standard deviations of the problem's mean rewards over its arms.
-        shape: The shape of the differences: "smooth" for a smooth random function of the arm at each site, "level" for
-            one random constant at each site, or "odd" for a smooth random function at the first site and no difference
-            at the others.
+        tau: The size τ of the differences.
+        shape: The shape of the differences, "smooth", "level" or "odd".
     """
 
     problem: str
@@ -50,20 +48,7 @@ class Differing(NamedTuple):
 
 
 def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
-    """Return a list of the problems of N sites, each with the arms and the noise of the one run of ``problem``.
-
-    A site's mean rewards are those of ``problem`` plus random differences, which the seed and the run determine.
-
-    Args:
-        problem: A bandit problem with one run.
-        case: The size and the shape of the differences. A shape that is neither "level" nor "odd" counts as "smooth".
-            The name of a problem in it is not used.
-        sites: The number N of sites.
-
-    Raises:
-        ValueError: ``problem`` has several runs or a single arm; τ is NaN or infinite; or its rewards are Bernoulli,
-            and a mean reward of a site is not in [0, 1].
-    """
+    """Return the problems of N sites, each with the arms and the noise of the one run of ``problem``."""
     points = in_cube(problem.arms[0])
     factor = torch.ones(len(points), 1, dtype=torch.float64)
     if case.shape != "level":
@@ -84,33 +69,12 @@ def of_sites(problem: Problem, case: Differing, sites: int) -> list[Problem]:
 class OwnFromThree:
     """A surrogate of independent arms, for sites whose mean rewards may differ.
 
-    If a site has pulled an arm three times or more, its posterior of this arm rests on its own rewards of it alone.
-    Otherwise it rests on the rewards of all sites, as in `IndependentArms`.
+    If a site has pulled an arm three times or more, its posterior of this arm rests on its own rewards of it alone,
+    with the variance σ²/n. Otherwise it rests on the rewards of all sites, as in `IndependentArms`.
     """
 
     def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Independent:
-        """Return the posterior on the N·K cells (pairs of one of N sites and one of K arms).
-
-        If a site has n ≥ 3 pulls of an arm, the posterior mean of the cell is the mean of these rewards, its variance
-        is σ²/n, and it is independent of all other cells. All other cells of an arm are one unknown, with the posterior
-        of `IndependentArms` given the rewards of all sites.
-
-        Args:
-            arms: The d_x features of each arm, (K, d_x), of which only the number K is used.
-            data: The number of pulls and the sum of rewards of each arm at each site, (N, K) each.
-            sigma: The standard deviation σ of a reward's noise.
-            before: Not used.
-
-        Returns:
-            The posterior, whose K cells of the first site come first. Its means and variances are (N·K,) each.
-
-        Raises:
-            ValueError: No arm has been pulled; over all sites together, a count is negative or not finite, a sum is not
-                finite, or is not 0 for an arm without pulls, or a mean reward is not between −10¹⁰⁰ and 10¹⁰⁰; or σ is
-                not positive and finite.
-            TypeError: ``sigma`` is not a number.
-            IndexError: The data are those of all sites together, (K,) each.
-        """
+        """Return the posterior on the N·K cells, those of the first site first, given the counts and sums (N, K)."""
         sigma = as_number(sigma, data)
         shared = IndependentArms().fit(arms, Tally(data.counts.sum(0), data.sums.sum(0)), sigma)
         enough, n = data.counts >= 3, data.counts.clamp(min=1)
@@ -122,22 +86,14 @@ class OwnFromThree:
 
 @dataclass(frozen=True)
 class OfCells(Fitting):
-    """A `Fitting` of clients that differ, by which a federation fits the surrogate `OwnFromThree` and plans its pulls.
-
-    It has to be made with ``differ=True``. `OwnFromThree` takes the place of `Sites`, the Gaussian process on cells
-    (pairs of a site and an arm).
-    """
+    """A `Fitting` of clients that differ with the surrogate `OwnFromThree`; it has to be made with ``differ=True``."""
 
     surrogate = OwnFromThree()
 
 
 @dataclass(frozen=True)
 class OfWarpedCells(Fitting):
-    """A `Fitting` of clients that differ, by which a federation fits `Sites` to warped rewards and plans its pulls.
-
-    It has to be made with ``differ=True``. `Sites` is the Gaussian process on cells (pairs of a site and an arm), and
-    here it first makes the mean rewards more like a normal sample by a power transformation.
-    """
+    """A `Fitting` of clients that differ with `Sites` on warped rewards; it has to be made with ``differ=True``."""
 
     surrogate = Sites(warp=True)
 
@@ -154,22 +110,7 @@ HOW: dict[str, Callable[[float, int], Fitting]] = {
 
 
 def fitting_of(job: Job, sigma: float, rounds: int) -> Fitting:
-    """Return the `Fitting`, a surrogate and rules of play for a federation, with which the player of ``job`` plays.
-
-    If the setting has a "warp" other than 0, the surrogate is `Sites` with a power transformation of the mean rewards.
-    Otherwise the fitting is that of the player in `HOW`.
-
-    Args:
-        job: The player and its setting.
-        sigma: The standard deviation σ of a reward's noise.
-        rounds: The number T of pulls of each client in Phase II.
-
-    Raises:
-        KeyError: The player is not in `HOW`, and its setting has no "warp" or "warp" 0.
-        ValueError: σ is not positive and finite, or T is below 1 or above 2⁵³.
-        TypeError: σ is not a number, or T is not a whole number.
-        ImportError: SciPy is missing. Without "warp" the players "UCB1" and "as if alike, no warp" do not need it here.
-    """
+    """Return the `Fitting` of the player of ``job``, or `OfWarpedCells` if its setting has a "warp" other than 0."""
     if job.setting.get("warp"):
         return OfWarpedCells(sigma, rounds, differ=True)
     return HOW[job.name](sigma, rounds)
@@ -179,26 +120,13 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
     """Play one federation of N clients, each of which has one of the ``problems``.
 
     Args:
-        job: The player, a key of `HOW`; its setting, in which a "warp" other than 0 means the model of sites that
-            differ with transformed rewards, whatever the player is; and the regime, whose numbers of arms and rounds
-            determine the pulls of Phase I.
-        problems: The problem of each of the N clients, with one run; all have the same arms, run and seed. The model
-            uses the σ of the first problem.
+        job: The player, its setting and the regime, which determines the pulls of Phase I.
+        problems: The problem of each client, with one run; all have the same arms, run and seed.
         pulls: The number of pulls of all clients together, Phase I included. Up to N − 1 more are made, so that all
             clients have equally many pulls after Phase I.
 
     Returns:
         The trace, and the number of the client that made each pull, (pulls made,) int64.
-
-    Raises:
-        ValueError: ``pulls`` is not larger than the number of pulls in Phase I; the σ of the problem is 0; a problem
-            has several runs; or there is a single client, and the player's clients are to differ.
-        IndexError: There is no problem.
-        KeyError: The player is unknown, and its setting has no "warp".
-        ImportError: SciPy is missing; "UCB1" does not need it.
-
-    Warns:
-        UserWarning: A fit of the surrogate fails.
     """
     one, clients = problems[0], len(problems)
     first = ADVISED.first(clients, job.regime.arms, job.regime.rounds)
@@ -209,23 +137,10 @@ def together(job: Job, problems: Sequence[Problem], pulls: int) -> tuple[Trace, 
 
 
 def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
-    """Return the sum of the regrets of the first `LATE` = 20 pulls of a site that joins after all others have played.
+    """Return the sum of the regrets of the first `LATE` pulls of a site that joins after all others have played.
 
-    Each pull is planned by a fit to the rewards of all sites so far, those of the new site included. ``counts`` and
-    ``sums`` do not change.
-
-    Args:
-        job: The player, a key of `HOW`; its setting, as for `together`; and the regime.
-        problem: The problem of the site that joins, with one run.
-        counts: The number of pulls of each arm at each of the N other sites, (N, K) float64.
-        sums: The sums of their rewards, (N, K) float64.
-
-    Raises:
-        ValueError: The surrogate refuses the data, for instance because fewer than two arms have been pulled.
-        KeyError: The player is unknown, and its setting has no "warp".
-        ImportError: SciPy is missing; "UCB1" does not need it.
-        RuntimeError: The covariance of the mean rewards is not positive definite, ``problem`` has several runs, or
-            ``counts`` or ``sums`` has another number of arms than ``problem``.
+    Each pull is planned by a fit to the rewards of all sites so far. ``counts`` and ``sums`` (N, K) are those of the
+    others.
     """
     arms, fitting = problem.arms[0], fitting_of(job, problem.sigma, job.regime.rounds)
     counts, sums = (torch.cat([column, column.new_zeros(1, len(arms))]) for column in (counts, sums))
@@ -245,37 +160,26 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
 
 
 def measure_sites(job: Job) -> list[dict[str, Any]]:
-    """Play the ``job``, and return a row of the table of the study "differ" for each of its runs.
+    """Play the ``job`` on one thread, and return a row of the table of the study "differ" for each of its runs.
 
-    torch is set to one thread and stays so. A row is a dictionary with "problem", "arms", "sigma", "rounds" and
-    "clients" of the regime, with "player", the parameters of its setting, "seed" and "run", and with
+    Beside the regime, "player", the setting, "seed" and "run", a row has
 
     - "regret", the final regret of all sites together, Phase I included;
     - "worst_site", the largest regret of a site;
     - "late_regret", the mean regret of a pull in the last tenth of the pulls, at least one pull;
     - "own", the share ρ̂ of the variance that belongs to one site alone, as `Sites` without a warp fits it after the
       last pull, for the player "differ"; NaN for others;
-    - "joining", the regret of the first `LATE` = 20 pulls together of one more site. It joins when the others have
-      played, or plays alone if the player is "each alone". The column is NaN outside the first four cases (`JOINED`)
-      and for other players than "each alone", "as if alike" and "differ";
-    - "seconds", the processor seconds of the play, without the site that joins, rounded to three decimals.
-
-    Raises:
-        KeyError: The regime is not in `CASES`, or the player is unknown.
-        ImportError: A library that the fits or the problem need is missing.
-
-    Warns:
-        UserWarning: A fit of the surrogate fails.
+    - "joining", the regret of the first `LATE` pulls together of one more site, which joins when the others have
+      played, or plays alone if the player is "each alone"; NaN outside `JOINED` and for players other than "each
+      alone", "as if alike" and "differ";
+    - "seconds", the processor seconds of the play, without the site that joins.
     """
     torch.set_num_threads(1)
     return [_measured(job, run) for run in job.runs]
 
 
 def _measured(job: Job, run: int) -> dict[str, Any]:
-    """Play one ``run`` of the ``job``, and return its row of the table of the study "differ" as a dictionary.
-
-    The keys of the row are the columns that `measure_sites` lists.
-    """
+    """Play one ``run`` of the ``job``, and return its row."""
     regime, case = job.regime, CASES[job.regime]
     world = replace(regime, problem=case.problem).world((run,), job.seed)
     *problems, late = of_sites(world.problem, case, regime.clients + 1)

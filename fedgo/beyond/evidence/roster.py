@@ -33,24 +33,9 @@ SurrogateOf = Callable[[World], Surrogate | tuple[Surrogate, ...]]  # one for al
 
 @known_as(optimistic_ucb1)
 def ucb1(world: World, setting: Setting) -> Trace:
-    """Play UCB1 in ``world``, where all clients share their counts and sums of rewards when an event fires.
+    """Play UCB1 in ``world``, where all clients share their counts and sums when an event fires (`optimistic_ucb1`).
 
-    A client pulls the arm with the largest mean + √(2β ln t/n), where n counts the pulls of the arm and t those of all
-    arms that the client knows of. It asks for a synchronisation when an event with the threshold γ fires
-    (`optimistic_ucb1`).
-
-    Args:
-        world: Some runs of a problem, with N clients and T rounds.
-        setting: A dictionary with β as "beta", or with b = β/σ² as "b", where σ is the standard deviation of the
-            problem's noise. If it has "b", "beta" is not used. It may have γ as "gamma"; otherwise γ is 1.
-
-    Returns:
-        The trace of all ⌈√(NT)⌉ + NT pulls.
-
-    Raises:
-        KeyError: The ``setting`` has neither "b" nor "beta".
-        ValueError: β is negative or not finite, γ is negative or NaN, or N or T is below 1.
-        TypeError: A value is not a number.
+    The setting has β as "beta", or b = β/σ² as "b", and perhaps γ as "gamma".
     """
     beta = setting["b"] * world.problem.sigma**2 if "b" in setting else setting["beta"]
     return optimistic_ucb1(world.problem, world.clients, world.steps, beta, setting.get("gamma", 1.0))
@@ -58,70 +43,22 @@ def ucb1(world: World, setting: Setting) -> Trace:
 
 @known_as(fitted_kernel_ucb)
 def kernel(world: World, setting: Setting) -> Trace:
-    """Play kernel UCB in ``world``, with hyperparameters that are fitted once, after the uniform pulls of Phase I.
-
-    Args:
-        world: Some runs of a problem, with N clients and T rounds.
-        setting: A dictionary with κ ≥ 0 as "kappa", the weight of the posterior standard deviation in the index of an
-            arm.
-
-    Returns:
-        The trace of the ⌈√(NT)⌉ pulls of Phase I and the NT pulls after them.
-
-    Raises:
-        KeyError: The ``setting`` has no "kappa".
-        ValueError: κ is negative or not finite, N or T is below 1, or the Gaussian process refuses the data of Phase I,
-            because fewer than two arms have been pulled, all mean rewards are equal, or the noise σ is 0.
-        TypeError: κ is not a number.
-        ImportError: BoTorch is missing.
-        Exception: BoTorch finds no fit (its ``ModelFittingError``).
-    """
+    """Play kernel UCB with hyperparameters that are fitted once, after Phase I; the setting has κ as "kappa"."""
     return fitted_kernel_ucb(world.problem, world.clients, world.rounds, setting["kappa"])
 
 
 @known_as(guarded_fed_go_ucb)
 def play_guarded(world: World, setting: Setting) -> Trace:
-    """Play Fed-GO-UCB inside a guard in ``world``.
-
-    The guard plays the arm that Fed-GO-UCB proposes if counts and sums of rewards certify it, and otherwise the arm
-    with the largest upper confidence bound.
-
-    Args:
-        world: Some runs of a problem, with N clients and T rounds. Its Phase I is played if it has not been yet.
-        setting: A dictionary with the regularisation weight λ and the squared radius β of Fed-GO-UCB as "lam" and
-            "beta". All its other entries replace fields of the guard's numbers (`guarantee`), for instance the bound F
-            on the mean rewards ("value") or the noise σ ("sigma").
-
-    Returns:
-        The trace of Phase I and Phase II.
-
-    Raises:
-        KeyError: The ``setting`` has no "lam" or no "beta".
-        ValueError: A value is out of its range, or the fit of Phase I fails because the rewards are not of order 1.
-        TypeError: There is no bound F, a value is of another kind, or an entry is no field of `Guarantee`.
-    """
+    """Play Fed-GO-UCB inside a guard; the setting has "lam" and "beta", and fields of `guarantee`."""
     promise = guarantee(world, **{name: setting[name] for name in setting if name not in ("lam", "beta")})
     how = Settings(setting["lam"], setting["beta"], encoding=world.encoding)
     return guarded_fed_go_ucb(world.shared, how, promise)
 
 
 def guarantee(world: World, **values: Any) -> Guarantee:
-    """Return the numbers of a guard for ``world``.
+    """Return the numbers of a guard for ``world``: its F and σ, γ = `GUARD_GAMMA`, δ = 0.1 and κ = 2, or ``values``.
 
-    A guard plays a proposed arm only if counts and sums of rewards certify it. The bound F on |f|, with f the mean
-    reward of an arm, and the noise σ are those of the problem. The threshold γ of the event that starts a
-    synchronisation is `GUARD_GAMMA` = 0.3, the failure probability δ = 0.1 and the price κ = 2. ``simultaneous`` is
-    True, because all clients of the simulator synchronise at the same step.
-
-    Args:
-        world: Some runs of a problem, with its bound F if one is known.
-        values: Fields of `Guarantee` that replace any of these, by name: F is "value", σ is "sigma", and the others are
-            "gamma", "delta", "kappa" and "simultaneous".
-
-    Raises:
-        ValueError: A value is out of its range.
-        TypeError: Neither the ``world`` nor ``values`` has a bound F, a value is of another kind, or one of ``values``
-            is no field of `Guarantee`.
+    ``simultaneous`` is True, because all clients of the simulator synchronise at the same step.
     """
     given = {"value": world.bound, "sigma": world.problem.sigma, "gamma": GUARD_GAMMA, "simultaneous": True}
     return Guarantee(**given | values)
@@ -134,35 +71,20 @@ def surrogate(
     guard: float | None = None,
     arms_first: bool = False,
 ) -> Call:
-    """Return a function that plays a surrogate, a model of the rewards, in epochs.
-
-    The surrogate is fitted anew before each epoch, which is planned by the largest posterior mean + κ·(posterior
-    standard deviation).
+    """Return a function that plays a surrogate in epochs, with the "kappa" of a setting as the weight of exploration.
 
     Args:
-        model: A function from a world (some runs of a problem with N clients and T rounds) to one surrogate for all
-            runs, or to a tuple with one for each run. The surrogates of a tuple have to be linearised at the ŵ₀ of the
-            world's Phase I, because this Phase I is then the first part of the trace.
+        model: Returns for a world one surrogate for all runs, or one for each run. The latter have to be linearised at
+            the ŵ₀ of the world's Phase I, which is then the first part of the trace.
         until: The rule that ends an epoch.
         informed: Whether the surrogate is fitted to the data of Phase I too. If not, the first fit has no data, which
-            only a `LinearisedOnce` accepts; with another surrogate it raises a ``ValueError``.
-        guard: The threshold γ for synchronisations of a guard inside which the surrogate plays. None means without a
-            guard.
-        arms_first: Whether each of the K arms is pulled once in place of the ⌈√(NT)⌉ pulls of Phase I. Phase II is then
-            shortened or lengthened to a whole number of rounds, so that both phases together have at most
-            ⌈√(NT)⌉ + NT pulls. With a tuple of surrogates, or if no round is left, it raises a ``ValueError``.
-
-    Returns:
-        A function of a world and a setting, which has κ as "kappa". When it is called, it raises a
-        ``KeyError`` if the setting has no "kappa"; a ``TypeError`` if there is to be a guard and no bound F on the mean
-        rewards is known; and the errors of ``model`` and of `fedgo.beyond.method.epochs.surrogate_ucb`, for instance a
-        ``ValueError`` if the first fit of a run fails.
+            only a `LinearisedOnce` accepts.
+        guard: The threshold γ for synchronisations of a guard inside which the surrogate plays; None means without one.
+        arms_first: Whether each of the K arms is pulled once in place of Phase I. Phase II is then shortened or
+            lengthened to a whole number of rounds, so that both phases have at most ⌈√(NT)⌉ + NT pulls.
     """
 
     def play(world: World, setting: Setting) -> Trace:
-        """Play the surrogate of ``world`` in epochs, with the "kappa" of the ``setting`` as the weight of exploration,
-        and return the trace.
-        """
         fitted, arms, rounds = model(world), world.problem.means.shape[1], world.rounds
         start = world.shared if isinstance(fitted, tuple) else None  # linearised once, at each run's own ŵ₀
         exploration = None
@@ -182,53 +104,32 @@ WITHOUT_MISFIT = replace(ADVISED, surrogate=GaussianProcess(warp=True, misfit=Fa
 
 
 def advised(how: Advised = ADVISED) -> Call:
-    """Return a function that plays the recommended method, or of another method ``how`` of the same kind.
+    """Return a function that plays the recommended method, or another method ``how`` of the same kind.
 
-    It takes a world (some runs of a problem with N clients and T rounds) and a setting. The entries of
-    the setting replace numbers of the method by name: "kappa", "untried", "share", "few", "bold", "least" or "growth"
-    (`Advised.setting`). It raises a ``ValueError`` if an entry has another name or is out of its range, a
-    ``TypeError`` if it is of another kind, and the errors of `Advised.play`.
+    The entries of a setting replace numbers of the method by name (`Advised.setting`).
     """
 
     @known_as(Advised.play, {} if how == ADVISED else {"how": how})
     def play(world: World, setting: Setting) -> Trace:
-        """Play the method in ``world``, with the entries of the ``setting`` in place of its numbers, and return the
-        trace.
-        """
         return how.set({**how.setting, **setting}).play(world.problem, world.clients, world.rounds)
 
     return play
 
 
 def process(world: World) -> Surrogate:
-    """Return BoTorch's Gaussian process as the surrogate, the model of the rewards, for every run.
-
-    ``world``, some runs of a problem, is not used.
-
-    Raises:
-        ImportError: BoTorch is missing.
-    """
+    """Return BoTorch's Gaussian process as the surrogate of every run."""
     return GaussianProcess()
 
 
 def network(world: World) -> Surrogate:
-    """Return a surrogate that at every fit fits a network to all data anew and linearises it at the fitted parameters.
-
-    It is the network with 25 hidden units for the features of the arms of ``world``, which is some runs of a problem
-    with N clients and T rounds.
-    """
+    """Return a surrogate that at every fit fits the network of ``world`` to all data anew and linearises it there."""
     return Relinearised(world.network)
 
 
 def once(world: World) -> tuple[Surrogate, ...]:
     """Return for each run the network of ``world`` as a surrogate that is linearised once, at the ŵ₀ of Phase I.
 
-    ŵ₀ are the parameters that are fitted to the rewards of Phase I, which is played if it has not been yet. The
-    regularisation weight λ = 0.0001 is the one that the tuning chose for Fed-GO-UCB on Hartmann6.
-
-    Raises:
-        ValueError: The number of clients or rounds of ``world`` is below 1, or the fit of Phase I fails because the
-            rewards are not of order 1.
+    The regularisation weight λ = 0.0001 is the one that the tuning chose for Fed-GO-UCB on Hartmann6.
     """
     return LinearisedOnce.at(world.shared, lam=0.0001)
 
@@ -237,31 +138,17 @@ CERTIFIED = 20  # a guard certifies something from about this many pulls of each
 
 
 def up_to_500(regime: Regime) -> bool:
-    """Return whether ``regime``, a problem with its sizes, has at most 500 arms and at most 100 rounds.
-
-    Players that are slow on larger regimes play only on such ones.
-    """
+    """Return whether ``regime`` has at most 500 arms and 100 rounds, as players that are slow on larger ones need."""
     return regime.arms <= 500 and regime.rounds <= 100
 
 
 def few_arms(regime: Regime) -> bool:
-    """Return whether ``regime``, a problem with its sizes, is one on which the slowest players play.
-
-    It is if it has at most 50 arms and at most 100 rounds, or if it is Hartmann6 with 500 arms, noise of the standard
-    deviation σ = 0.1, 100 rounds and 20 clients.
-    """
+    """Return whether the slowest players play on ``regime``: with at most 50 arms, or 500 on Hartmann6."""
     return up_to_500(regime) and (regime.arms <= 50 or regime == Regime("hartmann6", 500))
 
 
 def bounded(regime: Regime) -> bool:
-    """Return whether the players with a guard play on ``regime``, a problem with K arms, N clients and T rounds.
-
-    They do if a bound on the mean rewards of the problem is known, each arm has at least `CERTIFIED` = 20 of the NT
-    pulls of Phase II on average (NT/K ≥ 20), and K is at most 50.
-
-    Raises:
-        ValueError: The problem of the regime is unknown.
-    """
+    """Return whether the players with a guard play on ``regime``: F is known, NT/K ≥ `CERTIFIED` and K ≤ 50."""
     return regime.entry.bound is not None and regime.pulls >= CERTIFIED and regime.arms <= 50
 
 
@@ -328,11 +215,7 @@ _DOUBLING = Growing(2.0)
 
 
 def _variant(model: SurrogateOf, until: Growing = _DOUBLING, **how: Any) -> Player:
-    """Return a player that plays the surrogate ``model`` in epochs and chooses the weight κ of exploration from 1, 2, 4
-    and 8.
-
-    ``until`` is the rule that ends an epoch, and ``how`` are further arguments of `surrogate`.
-    """
+    """Return a player of the surrogate ``model`` in epochs, with κ from 1, 2, 4 and 8; ``how`` is for `surrogate`."""
     return Player(surrogate(model, until, **how), grid(kappa=(1.0, 2.0, 4.0, 8.0)))
 
 

@@ -360,8 +360,6 @@ def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, t
 
 
 def _named(number: int, desk: Desk) -> Desk:
-    """Return ``desk`` with the exchange of this ``number``, and a checksum of its weights, its total and its last
-    name.
-    """
+    """Return ``desk`` with the exchange of this ``number`` and a checksum of weights, total and last name."""
     known = torch.cat([desk.planned.weights, desk.total.flatten()]).numpy().tobytes()
     return desk._replace(exchange=Exchange(number, zlib.crc32(known, desk.exchange.checksum)))
