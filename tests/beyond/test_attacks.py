@@ -293,7 +293,7 @@ def a_file_was_sealed_by_hand(folder: Path, patch: pytest.MonkeyPatch) -> None:
     nothing = torch.zeros(2, 6)
     wrong = [{"share": torch.zeros(0).long()}, {"share": torch.tensor([6])}, {"share": None}, {"pulls": "x"}]
     wrong += [{"base": nothing}, {"base": nothing.double() * torch.nan}, {"unsent": nothing.double()[:, :5]}]
-    wrong += [{"weights": torch.zeros(3).double()}, {"retired": nothing[0]}, {"reply": 5}, {"applied": None}]
+    wrong += [{"weights": nothing.double()}, {"retired": nothing[0]}, {"reply": 5}, {"applied": None}]
     for kind, fields in product(KINDS, wrong):
         problem, plan = KINDS[kind]()
         client = started(problem, plan)[0][0]

@@ -21,7 +21,7 @@ import secrets
 import warnings
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -486,16 +486,11 @@ class Client:
             client, share = cls(plan, me), memory.share
             fits = len(share) > 0 and bool(((share >= 0) & (share < len(plan.arms))).all())
             require(fits, "share", share, f"an arm is a number from 0 to {len(plan.arms) - 1}")
-            sizes = {
-                "share": share.shape,
-                "weights": (len(memory.weights) and getattr(plan.network, "size", 0),),
-            }
-            value: Any
             for name, value, fresh in zip(Memory._fields, memory, client.memory, strict=True):
                 fits = isinstance(value, Letter | None if name == "reply" else type(fresh))
-                if fits and isinstance(fresh, Tensor):
-                    fits = value.dtype == fresh.dtype and value.shape == sizes.get(name, fresh.shape)
-                    fits = fits and bool(value.isfinite().all())
+                if fits and isinstance(value, Tensor) and isinstance(fresh, Tensor):
+                    alike = value.ndim == 1 if name in ("share", "weights") else value.shape == fresh.shape
+                    fits = alike and value.dtype == fresh.dtype and bool(value.isfinite().all())
                 require_kind(fits, name, value, "it has another kind or shape, or is not finite")
             client.memory, client._model = memory, client._model_of(memory)
         return client

@@ -58,10 +58,9 @@ def kept(path: str | Path, what: str, plan: Plan, kinds: Sequence[type]) -> Any:
             unpacked = sum(entry.file_size for entry in archive.infolist())
             size, remedy = max(Path(path).stat().st_size, unpacked), f"it is at most {plan.file_size} bytes"
             require(size <= plan.file_size, "the size", size, remedy)
-            require("about.npy" not in archive.namelist(), "the format", "arrays", "it is an earlier fedgo's")
         received = Path(path).read_bytes()
-        whole_file = zlib.crc32(received[:-4]) == checksum(received)
-        require(whole_file, "the checksum", received[-4:].hex(), "the file is damaged")
+        intact = zlib.crc32(received[:-4]) == checksum(received)
+        require(intact, "the checksum", received[-4:].hex(), "the file is damaged")
         with torch.serialization.safe_globals([*kinds, Letter, Exchange, Kind]):
             held = torch.load(BytesIO(received[:-4]), weights_only=True)
         other = f"it is another than {plan.fingerprint:016x}"

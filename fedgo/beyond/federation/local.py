@@ -181,8 +181,7 @@ def play(
         UserWarning: A fit of the surrogate fails.
     """
     problems = list(problem) if isinstance(problem, Sequence) else [problem] * plan.clients
-    number_given = len(problems)
-    require(number_given == plan.clients, "the number of problems", number_given, "give one for each client")
+    require(len(problems) == plan.clients, "the number of problems", len(problems), "give one for each")
     for one in problems:
         require_kind(isinstance(one, Problem), "problem", one, "give a Problem, or one for each client")
         require(len(one.runs) == 1, "the number of runs", len(one.runs), "give one: problem.only(0)")

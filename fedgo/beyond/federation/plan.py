@@ -156,10 +156,8 @@ class Plan:
         remedy = f"give T₀, at least {least} pulls for N = {self.clients}"
         count("length", self.length, remedy, least=least, most=MOST_PULLS)
         if self.network is not None:
-            is_network = hasattr(self.network, "d_x")
-            require_kind(is_network, "network", self.network, "give a network, Network(d_x) for instance")
-            d_x = self.arms.shape[1]
-            require(self.network.d_x == d_x, "the network's d_x", self.network.d_x, f"the arms have {d_x}")
+            require_kind(hasattr(self.network, "d_x"), "network", self.network, "give Network(d_x), say")
+            require(self.network.d_x == shape[1], "the network's d_x", self.network.d_x, f"give {shape[1]}")
         self._require_memory()
         self.fingerprint  # noqa: B018, so that a plan without a fingerprint is refused here
 
@@ -167,9 +165,8 @@ class Plan:
         """Raise a ``ValueError`` if this machine has too little free memory for what every client holds."""
         n, k, first = self.clients, len(self.arms), self.length
         # the arms of Phase I, the order of ties, and with a network a covariance and the room to update it
-        needed = 8 * (2 * first + n * k + 2 * k**2 * (self.network is not None))
-        free, fewer = _free_memory(), "give fewer, or a Fitting in place of the network"
-        remedy = f"a client needs {needed:,} bytes, and {free:,} are free: {fewer}"
+        needed, free = 8 * (2 * first + n * k + 2 * k**2 * (self.network is not None)), _free_memory()
+        remedy = f"a client needs {needed:,} bytes, and {free:,} are free: give fewer, or a Fitting"
         require(needed <= free, "the numbers of clients, arms and first pulls", (n, k, first), remedy)
 
     @property
@@ -312,8 +309,7 @@ class Plan:
                 remedy = f"begin anew with (y − m)/s for every reward y, m = {mean:.6g} and s = {spread or 1.0:.6g}"
                 if large:
                     raise ValueError(f"rewards are not of order 1, so there is no ŵ₀: {remedy}") from error
-                small = f"ŵ₀ is hardly better than a constant, as rewards seem to vary by {spread:.2g}"
-                warnings.warn(f"{small}: if their noise is as small, {remedy}", stacklevel=2)
+                warnings.warn(f"ŵ₀ fits badly: if rewards vary by {spread:.2g} only, {remedy}", stacklevel=2)
         return fit.w[0]
 
     @cached_property
