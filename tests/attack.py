@@ -226,7 +226,7 @@ def studies(draw: random.Random, folder: Path) -> int:
         at = site or None
         action = draw.choice(["ask", "ask", "tell", "tell", "tell", "untell", "drop", "retire"])
         if action == "ask":
-            asked, mine = study.ask(at), [trial for trial in opened if trial[1] == site]
+            asked, mine = study.ask(at), [trial for trial in opened if trial[1] == site and sites]
             assert asked not in retired and (not mine or mine[0][0] == asked), "ask"
             opened += [] if mine else [(asked, site)]
         elif action == "tell":
