@@ -15,10 +15,9 @@ from typing import Any, NamedTuple
 class ClientState(StrEnum):
     """The states of a client: whether it can play after Phase I, and whether it waits for what follows on its answer.
 
-    - ``EXPLORING``: It makes its pulls of Phase I, or waits for ŵ₀. With the network it begins in this state.
-    - ``PULLING``: It plays by ŵ₀ and the data of all clients, or its share of the server's plan. With a surrogate it
-      begins in this state.
-    - ``ANSWERED``: It plays on, but has not received what follows on its last answer.
+    ``EXPLORING``: it makes its pulls of Phase I, or waits for ŵ₀. ``PULLING``: it plays by ŵ₀ and the data of all
+    clients, or its share of the server's plan; with a surrogate it begins so. ``ANSWERED``: it plays on, but has not
+    received what follows on its last answer.
     """
 
     EXPLORING = "exploring"
@@ -49,12 +48,7 @@ class Call(StrEnum):
 
 
 class Step(NamedTuple):
-    """What follows in a state when a letter or a call comes.
-
-    Args:
-        handler: The method that handles it; the first line of its docstring says what it does.
-        leads_to: The state after the method has returned.
-    """
+    """What follows in a state when a letter or a call comes: the method that handles it, and the state after it."""
 
     handler: Callable[..., Any]
     leads_to: ClientState | ServerState
