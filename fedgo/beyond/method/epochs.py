@@ -7,9 +7,9 @@ fitted, and the variance is updated as if the rewards of the pulls planned befor
 and Burdick, JMLR 2014, https://arxiv.org/abs/1206.6402).
 
 All clients and the server can compute a joint plan, so that they know who pulls which arm. Therefore only sums are
-sent: one scalar to the server for each arm that the client pulled, and one scalar to each client for each arm that
-any client pulled. This requires that the fits of all clients agree to the last digit, as they do on machines of the
-same kind.
+sent: one scalar to the server for each arm that the client pulled, and one scalar to each client for each arm that any
+client pulled. This requires that the fits of all clients agree to the last digit, as they do on machines of the same
+kind. There are S runs of N clients, T rounds and K arms; arrays are (S, N, K).
 """
 
 import math
@@ -40,8 +40,8 @@ from fedgo.trace import Trace
 class Growing:
     """A rule that ends an epoch by growth: the epoch after n pulls has max(⌈n(factor − 1)⌉, least) pulls.
 
-    The pulls are those of all clients together. The product is computed in float64; where it should be a whole number,
-    rounding may make the epoch one pull longer.
+    The pulls are those of all clients together. Where the float64 product should be a whole number, rounding may make
+    the epoch one pull longer.
 
     Args:
         factor: The factor by which the number of pulls of all clients grows in an epoch, above 1.
@@ -61,11 +61,7 @@ class Growing:
         count("least", self.least, "give the least pulls of an epoch, at least 1")
 
     def length(self, pulls: int) -> int:
-        """Return the number of pulls by all clients together in the epoch after the first ``pulls`` pulls.
-
-        It is max(⌈``pulls``·(``factor`` − 1)⌉, ``least``). The product is computed in float64; where it should be a
-        whole number, rounding may make the result one larger.
-        """
+        """Return the number of pulls by all clients together in the epoch after the first ``pulls`` pulls."""
         return max(self.least, math.ceil(pulls * (self.factor - 1)))
 
 
@@ -97,14 +93,7 @@ class Optimism:
             number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
 
     def of_arms(self, counts: Tensor) -> Tensor:
-        """Return the weight κ of each of K arms, (…, K).
-
-        It is ``kappa`` if the arm has been pulled, otherwise ``untried``, or ``kappa`` if that is None, rounded to
-        float32 and returned as float64.
-
-        Args:
-            counts: The number of pulls of each arm, (…, K).
-        """
+        """Return the weight κ of each arm, given its number of pulls, (…, K) float64 numbers of float32 precision."""
         # The stored runs were played with float32 weights; with others, near ties could end differently.
         untried = self.kappa if self.untried is None else self.untried
         weights = torch.tensor([self.kappa, untried], dtype=torch.float32, device=counts.device).double()
@@ -113,9 +102,7 @@ class Optimism:
 
 @dataclass(frozen=True)
 class Beginning:
-    """The pulls before the first fit, and how the clients share their rewards.
-
-    If neither ``start`` nor ``exploration`` is given, they are ⌈√(NT)⌉ uniform pulls, with N clients and T rounds.
+    """The pulls before the first fit, by default ⌈√(NT)⌉ uniform ones, and how the clients share their rewards.
 
     Args:
         start: The paper's Phase I, with its pulls and the parameters ŵ₀ of the network that were fitted to them.
@@ -123,10 +110,10 @@ class Beginning:
         informed: Whether the surrogate is fitted to the data of these pulls too. If not, these data are not shared,
             unless a guard plays.
         foretold: Whether all clients and the server know the arms of these pulls beforehand, from a common seed. Then
-            only the sums of the rewards are sent, without counts. With a guard it makes no difference.
+            only the sums of the rewards are sent, unless a guard plays.
 
     Raises:
-        ValueError: Both ``start`` and ``exploration`` are given. Their types are not checked here.
+        ValueError: Both ``start`` and ``exploration`` are given.
     """
 
     start: Start | None = None
@@ -140,14 +127,14 @@ class Beginning:
 
 
 class EpochState(NamedTuple):
-    """The state of S runs of `Epochs` with N clients and K arms.
+    """The state of `Epochs`.
 
     Args:
         fresh: The counts and sums of each client's pulls since the last synchronisation, (S, N, K) each.
         server: The counts and sums of all clients up to the last synchronisation, (S, K) each.
         place: The number of pulls of the epoch that come before each client's next pull, (S, N) int64.
         length: The number of pulls of the epoch, (S,) int64.
-        fits: The fit of each of the S runs, which is a posterior on its K arms.
+        fits: The fit of each run, which is a posterior on its arms.
         kept: Whether a run uses the fit of an earlier epoch because a newer one failed, (S,) bool.
         plan: The arms of the epoch's pulls, (S, NT) int64, of which those after ``length`` pulls are not used.
     """
@@ -167,14 +154,13 @@ class Epochs:
 
     Args:
         learners: The number N of clients.
-        arms: The d_x features of each of the K arms, (S, K, d_x).
-        runs: The numbers of the S runs, which errors name.
+        arms: The features of the arms, (S, K, d_x).
+        runs: The numbers of the runs, which errors name.
         surrogates: The surrogate of each run.
         first: The counts and sums that everybody knows before the first fit, (S, K) each.
-        order: A number for each arm by which ties of a joint plan are broken, (S, 1, K); of tied arms the one with the
-            largest of these numbers is pulled.
+        order: Of tied arms of a plan the one with the largest number here is pulled, (S, 1, K).
         sigma: The standard deviation σ of a reward's noise that the surrogates are given.
-        optimism: The weight κ of the standard deviation in the index of each arm.
+        optimism: The weight κ.
         until: The rule that ends an epoch.
         steps: The number NT of pulls of Phase II.
         begun: The number T₀ of pulls before Phase II.
@@ -193,30 +179,15 @@ class Epochs:
     begun: int
 
     def begin(self) -> EpochState:
-        """Fit the surrogate of each of S runs to the counts and sums in ``first``, and plan the first epoch.
-
-        Returns:
-            The state of the runs at the beginning of Phase II.
-
-        Raises:
-            ValueError: The first fit of a run fails, or the index of an arm is NaN.
-            ImportError: A library that the fit needs is missing.
-            MemoryError: The fit needs more memory than there is.
-        """
+        """Fit the surrogate of each run to ``first``, plan the first epoch, and return the state at its beginning."""
         run = torch.arange(len(self.runs))
         return self._epoch(run, self.first, torch.zeros_like(run), [None] * len(run))
 
     def _epoch(self, run: Tensor, server: Tally, turn: Tensor, before: Sequence[Fitted | None]) -> EpochState:
-        """Fit the surrogates of R runs, plan the next epoch, and return the state at its beginning.
+        """Fit the surrogates of R runs to ``server`` (R, K), plan the next epoch, and return the new state.
 
-        If a fit fails, the run keeps the fit before it; a ``ValueError`` is raised if there is none. If a library or
-        memory is missing, the error passes through.
-
-        Args:
-            run: The positions of the R runs among all S runs, (R,) int64.
-            server: The counts and sums of all clients, to which the surrogates are fitted, (R, K) each.
-            turn: The number of the client that makes the first pull of the epoch, (R,) int64.
-            before: The last fit of each of the R runs, from which the new fit may begin; None if there is none.
+        If a fit fails, the run keeps the fit in ``before``, or a ``ValueError`` is raised if there is none. ``turn``
+        (R,) is the client that makes the first pull.
         """
         fits: list[Fitted] = []
         kept = torch.zeros(len(run), dtype=torch.bool)
@@ -240,73 +211,31 @@ class Epochs:
         return EpochState(fresh, server, seat, length, tuple(fits), kept, planned)
 
     def notes(self, state: EpochState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return the notes on each client's pull, by name, for N clients in S runs.
+        """Return ``kept_fit`` (S, N), whether the pull follows an earlier fit because a newer one failed.
 
-        Args:
-            state: The state before the pull.
-            index: Not used.
-            arm: The arm that each client pulls, (S, N) int64.
-
-        Returns:
-            ``kept_fit`` (S, N) bool, whether the pull follows a fit of an earlier epoch because a newer fit failed; or
-            no note if no run uses such a fit now.
+        If no run uses such a fit now, there is no note.
         """
         return {"kept_fit": state.kept.unsqueeze(1).expand_as(arm)} if bool(state.kept.any()) else {}
 
     def index(self, state: EpochState) -> Tensor:
-        """Return the index of each of K arms for the next pull of each of N clients in S runs, (S, N, K).
-
-        It is 1 for the planned arm and 0 for the others; a plan that is used up begins again.
-        """
+        """Return 1 for the planned arm and 0 for the others, (S, N, K); a plan that is used up begins again."""
         plan = state.plan
         # a guard decides on its own when to synchronise; if the plan ends before that, it begins again
         arm = plan.gather(1, state.place % state.length.clamp(max=plan.shape[1]).unsqueeze(1))
         return torch.nn.functional.one_hot(arm, state.fresh.counts.shape[-1]).double()
 
     def fires(self, state: EpochState, arm: Tensor) -> Tensor:
-        """Return whether each client's pull would end the epoch, (S, N) bool, for N clients in S runs.
-
-        The pull does so if it is the last one of the epoch, or a later one.
-
-        Args:
-            state: The state before the pull.
-            arm: The arm that each client pulls, (S, N) int64.
-        """
+        """Return whether each client's pull would be the last one of the epoch or a later one, (S, N) bool."""
         # the place exceeds the length only if clients do not take turns
         return state.place + 1 >= state.length.unsqueeze(1)
 
     def learn(self, state: EpochState, arm: Tensor, reward: Tensor, turn: Tensor) -> EpochState:
-        """Return the state after some of the N clients of S runs have made a pull.
-
-        The pull is added to the counts and sums of the client since the last synchronisation.
-
-        Args:
-            state: The state before the pull.
-            arm: The arm that each client pulls, (S, N) int64.
-            reward: The reward that it receives, (S, N).
-            turn: 1 for the clients that make this pull, 0 for the others, (S, N) float64.
-        """
+        """Return the state after a pull, which is added to the client's own counts and sums."""
         place = state.place + self.learners * turn.long()
         return state._replace(fresh=state.fresh.record(arm, reward, turn), place=place)
 
     def synchronise(self, state: EpochState, star: Star, when: When) -> EpochState:
-        """Return the state after a synchronisation of some runs.
-
-        Every client sends its sums since the last synchronisation, whose counts all know from the plan, and the server
-        broadcasts their totals. Then all clients fit the surrogate again and plan the next epoch. A run
-        whose fit fails keeps the fit before it.
-
-        Args:
-            state: The state before the synchronisation.
-            star: The network over which clients and server send, which counts the scalars.
-            when: The positions of the R runs that synchronise, and the step of each at which the scalars are counted,
-                (R,) int64 each.
-
-        Raises:
-            ImportError: A library that the fit needs is missing.
-            MemoryError: The fit needs more memory than there is.
-            ValueError: The index of an arm is NaN.
-        """
+        """Return the state after the runs of ``when`` have shared their sums and fitted and planned anew."""
         run, fits = when.run, list(state.fits)
         news = star.collect(sums_alone(state.fresh.of(run)), when).summed()
         server = state.server.of(run) + star.broadcast(sums_alone(news), when)
@@ -318,29 +247,12 @@ class Epochs:
 
 
 def sums_alone(tally: Tally) -> Message[Tally]:
-    """Return the message with ``tally`` and the cost of sending its sums alone, to a receiver that knows the counts.
-
-    ``tally`` has the counts and sums of K arms, (R, …, K) each, for R runs. The cost is one scalar for each arm with a
-    pull, (R, …) int64.
-    """
+    """Return the message with ``tally`` at one scalar for each arm with a pull, to a receiver that knows the counts."""
     return Message(tally, (tally.counts > 0).sum(-1))
 
 
 def require_epochs(surrogates: Sequence[Surrogate], rounds: int, until: Growing, optimism: Optimism) -> None:
-    """Check that `surrogate_ucb` can play in epochs with these arguments.
-
-    Args:
-        surrogates: The surrogate of each run.
-        rounds: The number T of rounds.
-        until: The rule that ends an epoch.
-        optimism: The weights of exploration.
-
-    Raises:
-        TypeError: A surrogate has no ``fit``, ``until`` is no `Growing`, ``optimism`` is not an
-            `Optimism`, or T is not a whole number.
-        ValueError: T is below 1 or above 2⁵³.
-        ImportError: A surrogate is a `GaussianProcess`, and SciPy is not installed.
-    """
+    """Check that `surrogate_ucb` can play in epochs with these arguments."""
     for surrogate in surrogates:
         remedy = "give a Surrogate, GaussianProcess() for instance"
         require_kind(hasattr(surrogate, "fit"), "surrogate", surrogate, remedy)
@@ -354,21 +266,11 @@ def require_epochs(surrogates: Sequence[Surrogate], rounds: int, until: Growing,
 
 @on_cpu
 def each_arm(problem: Problem, length: int) -> Exploration:
-    """Return T₀ exploratory pulls in each run that go through all K arms in a random order before an arm is repeated.
-
-    If T₀ ≤ K, the pulled arms are distinct.
-
-    Args:
-        problem: S runs of a bandit problem with K arms.
-        length: The number T₀ of pulls.
-
-    Returns:
-        The arms and the rewards of the pulls, (S, T₀) each, with no scalars counted for sharing them.
+    """Return T₀ = ``length`` pulls in each run that go through all arms in a random order before one repeats.
 
     Raises:
-        ValueError: T₀ is below 1 or above 2⁵³.
+        ValueError: T₀ is below 1.
         TypeError: T₀ is not a whole number.
-        AttributeError: ``problem`` is not a `Problem`.
     """
     count("length", length, "give T₀, at least one exploratory pull")
     arms = problem.means.shape[1]
@@ -377,13 +279,7 @@ def each_arm(problem: Problem, length: int) -> Exploration:
 
 
 def distinct(arms: int, length: int, source: torch.Generator) -> Tensor:
-    """Return ``length`` arms, (length,) int64, such that each block of K pulls has every arm once, in a random order.
-
-    Args:
-        arms: The number K of arms.
-        length: The number of pulls, at least 1. The last block may be incomplete.
-        source: The generator of the random orders.
-    """
+    """Return ``length`` arms such that each block of K pulls has every arm once, in a random order."""
     orders = [torch.randperm(arms, generator=source) for _ in range(-(-length // arms))]
     return torch.cat(orders)[:length]
 
@@ -403,13 +299,12 @@ def surrogate_ucb(
     """Play T₀ pulls of Phase I and then T rounds in epochs, each of which is planned with a new fit of a surrogate.
 
     Args:
-        problem: S runs of a bandit problem with K arms.
+        problem: S runs of a bandit problem.
         surrogate: One surrogate for all runs, or a sequence with one for each run.
         clients: The number N of clients.
         rounds: The number T of rounds, so that Phase II has NT pulls.
         until: The rule that ends an epoch; None means ``Growing()``.
-        optimism: The weight κ of the posterior standard deviation in the index of an arm, and the standard deviation σ
-            of a reward's noise that the surrogate is given.
+        optimism: The weight κ in the index of an arm, and the σ that the surrogate is given.
         begins: The pulls before the first fit.
         guarantee: The numbers of a guard. If they are given, the guard decides whether each planned arm is pulled or
             the arm with the largest upper bound (`guarded`), and the guard's event ends the epochs.
@@ -417,19 +312,14 @@ def surrogate_ucb(
     Returns:
         The trace of both phases. If a later fit of a run fails, but not for want of a library or of memory, the run
         keeps its last fit, and the note ``kept_fit`` says at which pulls. With a guard the trace has the notes of
-        `guarded` in place of this one.
+        `guarded`.
 
     Raises:
-        TypeError: ``problem``, a surrogate, ``until``, ``optimism``, ``begins`` or ``guarantee`` is of another kind, or
-            N or T is not a whole number.
-        ValueError: N or T is below 1; a sequence does not have one surrogate for each run; the
-            ``start`` in ``begins`` was made on another problem or gives each client fitted parameters ŵ₀ of its own, or
-            the ``exploration`` in it has another number of runs; the first fit of a run fails; or the index of an arm
-            is NaN.
-        AttributeError: The ``start`` in ``begins`` is not a `Start`, or the ``exploration`` not an `Exploration`.
-        RuntimeError: The ``exploration`` in ``begins`` has an arm that the problem does not have.
+        TypeError: An argument is of another kind.
+        ValueError: N or T is below 1; a sequence does not have one surrogate for each run; the ``start`` in ``begins``
+            was made on another problem or gives each client a ŵ₀ of its own; the first fit of a run fails; or the index
+            of an arm is NaN.
         ImportError: A library that a fit needs is missing, SciPy for a `GaussianProcess` for instance.
-        MemoryError: A fit needs more memory than there is.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
