@@ -40,13 +40,12 @@ from fedgo.simulation import largest
 class Memory(NamedTuple):
     """The state of a client, which its file holds.
 
-    Counts and sums have the shape (2, K) for K arms, float64. The sums are those of rewards y; with the paper's
-    network, after Phase I, they are those of residuals y − f_x(ŵ₀) of the pulled arms x. Here ŵ₀ is the parameter of
-    the network f_x that the server fits after Phase I and sends by the letter ``START``. The server's other letters are
-    ``NEWS``, the data of all clients, and ``PLAN``, a new share of a plan.
+    Counts and sums are (2, K) for K arms, float64. The sums are those of rewards y; with the paper's network, after
+    Phase I, they are those of residuals y − f_x(ŵ₀), where ŵ₀ is the parameter that the server fits after Phase I and
+    sends by ``START``. ``NEWS`` carries the data of all clients, and ``PLAN`` a new share of a plan.
 
     Each of the client's own pulls is contained in ``unsent``, in ``reply`` or in ``used``, until ``NEWS`` or a ``PLAN``
-    brings it into ``base``. With the paper's network, the pulls of Phase I do not enter ``base``. They are removed by
+    brings it into ``base``. With the network, the pulls of Phase I do not enter ``base``. They are removed by
     ``START``, or by the client's answer if others have ended Phase I without it.
 
     Args:
@@ -58,18 +57,17 @@ class Memory(NamedTuple):
         base: The counts and sums of all clients that this client has received. If the server plans, those of its own
             pulls that the server used.
         unsent: The counts and sums of its own pulls that no answer has carried.
-        used: The counts and sums of its own pulls that the server has used, according to the server, although the
-            ``NEWS`` or ``PLAN`` that follows on them was lost.
+        used: The counts and sums of its own pulls that the server has used, although the ``NEWS`` or ``PLAN`` that
+            follows on them was lost.
         retired: Whether each arm is not to be pulled any more, (K,) bool.
-        weights: ŵ₀, (d_w,) for a network of d_w parameters; empty before it is known, and without a network.
+        weights: ŵ₀, (d_w,); empty before it is known, and without a network.
         reply: The last answer, until ``START``, ``NEWS`` or a ``PLAN`` follows on it, or None.
         confirmed: The last exchange of which the client knows that its answer was used, or ``NEVER``.
         federation: The number that the server drew when it began, or 0 before it is known.
         pulls: The number of rewards that the client has stored, Phase I included.
         begun: The number of these before the client received its share.
-        calling: Whether the client asks for an exchange. It is set when the event of line 6 of Algorithm 1 occurs, or
-            when the client makes its ``calls``-th or a later pull with its share. It is cleared when the client handles
-            a letter.
+        calling: Whether the client asks for an exchange: from the event of line 6 of Algorithm 1, or the ``calls``-th
+            pull with its share, until it handles a letter.
     """
 
     share: Tensor
@@ -90,29 +88,19 @@ class Memory(NamedTuple):
 
     @property
     def sent(self) -> Tensor:
-        """The counts and sums of the client's own pulls that its last answer (``reply``) carries, (2, K) for K arms.
-
-        They are 0 if there is no ``reply``.
-        """
+        """The counts and sums of the client's own pulls that its ``reply`` carries."""
         if self.reply is None:
             return torch.zeros_like(self.unsent)
         return wire.unpack(self.reply.numbers, self.unsent.shape[1])
 
     @property
     def own(self) -> Tensor:
-        """The counts and sums of the client's own pulls that are not in ``base``, (2, K) for K arms.
-
-        ``base`` is what the client has received. The pulls that are not in it are those that no answer has carried,
-        those in the last answer, and those that the server has used although its letter on them was lost.
-        """
+        """The counts and sums of the client's own pulls that are not in ``base``."""
         return self.unsent + self.sent + self.used
 
     @property
     def answered(self) -> Exchange:
-        """The last exchange of letters that this client answered, or whose result it applied after that answer.
-
-        Before there is one, it is the plan's `Plan.known_exchange`.
-        """
+        """The last exchange that this client answered, or whose result it applied after that answer."""
         return self.applied if self.reply is None else self.reply.exchange
 
 
@@ -123,8 +111,7 @@ _OLDER = "it is late, or this side or the server is from an older file: load the
 class Client:
     """The client number ``me`` of a federation: it proposes arms, learns rewards and answers the server's letters.
 
-    Its ``memory`` is all that it knows, for instance how many ``pulls`` it has made and whether it is ``calling`` for
-    an exchange (`Memory`).
+    Its ``memory`` is all that it knows (`Memory`).
 
     Args:
         plan: The public plan of the federation.
@@ -151,12 +138,7 @@ class Client:
 
     @property
     def state(self) -> ClientState:
-        """The state of this client, by which it looks up in the table `CLIENT` what to do with a letter.
-
-        With a network it is ``EXPLORING`` until the client has received ŵ₀, the parameter that the server fits after
-        Phase I. Otherwise it is ``ANSWERED`` if nothing has followed on the client's last answer yet, and ``PULLING``
-        if something has or there is no answer.
-        """
+        """The state of this client, by which it looks up in the table `CLIENT` what to do with a letter."""
         if self.plan.network is not None and len(self.memory.weights) == 0:
             return ClientState.EXPLORING
         return ClientState.PULLING if self.memory.reply is None else ClientState.ANSWERED
@@ -166,15 +148,12 @@ class Client:
         """Return the number of the arm to pull next, which is not a retired one.
 
         With a network, after Phase I, it is the arm with the largest optimistic index (line 3 of Algorithm 1).
-        Otherwise it is the next arm of the client's share that is not retired; if all of these are retired, it is the
-        arm with the lowest number that is not. The arm stays the same until `tell` stores a reward, `answer` applies
-        the server's data, a plan or ŵ₀ (the parameter of the network fitted after Phase I), or `retire` changes which
-        arms remain.
+        Otherwise it is the next arm of the client's share that is not retired, or the first of all arms that is not. It
+        stays the same until `tell`, `answer` or `retire` changes what the client knows.
 
         Raises:
             RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
-            ValueError: The plan has a network, and the index of an arm that is not retired is NaN, or the variance of
-                any arm is NaN or negative beyond rounding.
+            ValueError: An index is NaN.
         """
         memory = self.memory
         if self._model is not None:
@@ -191,23 +170,21 @@ class Client:
     def tell(self, arm: int, reward: float) -> bool:
         """Store the ``reward`` of a pull of ``arm``, and return whether to ask the server for an exchange.
 
-        With the paper's network, the result is True after a pull that fulfils the condition of line 6 of Algorithm 1,
-        or that is this client's last one of Phase I. With a fitting, it is True once this client has made as many pulls
-        since it received its share as ``Memory.calls`` says, and from then on until it receives the next share. The arm
-        may be another than the one that `ask` returned, and may be retired, except in Phase I with a network, whose
-        arms are drawn uniformly.
+        With the paper's network, the result is True after a pull that fulfils line 6 of Algorithm 1, or that is this
+        client's last one of Phase I. With a fitting, it is True from the ``Memory.calls``-th pull with a share until
+        the next share. The arm may be another than the one that `ask` returned, and may be retired, except in Phase I
+        with a network.
 
         Args:
-            arm: The number of the arm, 0 to K − 1 for K arms.
+            arm: The number of the arm, 0 to K − 1.
             reward: Its reward, above −10¹⁰⁰ and below 10¹⁰⁰.
 
         Raises:
             TypeError: ``arm`` is not a whole number, or ``reward`` is not a number.
             ValueError: The reward is NaN or out of its range; the arm does not exist, or is not the one that `ask`
-                returns in Phase I with a network; or as many pulls of this client are waiting for the server as an
-                answer may carry (`Plan.due`).
-            RuntimeError: The plan has a network, this client has made its pulls of Phase I, and the parameter ŵ₀ that
-                the server then fits has not come.
+                returns in Phase I with a network; or as many pulls of this client wait for the server as an answer may
+                carry (`Plan.due`).
+            RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
         """
         self._require_arm(arm)
         value = wire.checked_reward(reward)
@@ -247,7 +224,7 @@ class Client:
         self.memory = self.memory._replace(retired=mask)
 
     def _require_arm(self, arm: int) -> None:
-        """Raise a ``TypeError`` if ``arm`` is not a whole number, and a ``ValueError`` if no arm has this number."""
+        """Refuse an ``arm`` that is no number of an arm."""
         last = len(self.plan.arms) - 1
         count("arm", arm, f"give the number of an arm, 0 to {last}", least=0, most=last)
 
@@ -257,29 +234,18 @@ class Client:
     def answer(self, received: bytes) -> bytes | None:
         """Return the answer to a letter of the server, or None if the letter needs none.
 
-        A request for this client's data is answered. If it comes again before anything has followed on the answer, it
-        gets the same answer and changes nothing. ŵ₀ (the parameter of the network), the data of all clients and a plan
-        are applied and need no answer. If they come again after the client has applied them or later ones, they change
-        nothing. Data or a plan for an earlier start of this client, whose file is lost, change nothing either, until
-        the client learns that the server has used an answer of the present start. The table `CLIENT` says which method
-        handles which letter.
+        A request that comes again before anything has followed on the answer gets the same answer. ŵ₀, the data of all
+        clients and a plan are applied and need no answer; if they come again, they change nothing. The table `CLIENT`
+        says which method handles which letter. A ``UserWarning`` says if this client has begun anew after it lost its
+        file, and the server has used an answer of the lost client.
 
         Args:
             received: The letter, as bytes.
 
-        Returns:
-            The answer as bytes, to be sent to the server, or None.
-
         Raises:
-            Refused: The letter is not bytes, or is damaged, or of another version, plan or federation; it is for
-                another client; it does not follow in this state (`CLIENT`) or on the last exchange, for instance
-                because the server or this client was restored from an older file, or because it is a client's answer
-                to this exchange; the method that handles it refuses it; or its numbers allow no model. Then nothing has
-                changed.
-
-        Warns:
-            UserWarning: This client has begun anew after it lost its file, and the server has used an answer of the
-                lost client.
+            Refused: The letter is none that `decode` accepts; it is for another client; it does not follow in this
+                state or on the last exchange, for instance because the server or this client was restored from an older
+                file; or its numbers are out of range or allow no model. Then nothing has changed.
         """
         memory, plan, answered = self.memory, self.plan, self.memory.answered
         letter = wire.decode(received, plan.fingerprint, memory.federation)
@@ -303,9 +269,8 @@ class Client:
     def _is_over(self, letter: Letter) -> bool:
         """Return whether ``letter``, which is no request of the server, is of no use any more.
 
-        It is of no use if its exchange is the one that this client applied last, or has a lower number. As long as the
-        client knows of no used answer since it began without a file, any letter but ``START`` that is for an earlier
-        such start of this client is of no use either.
+        Its exchange has been applied, or it is for an earlier start of this client, which knows of no used answer since
+        it began.
         """
         memory, exchange = self.memory, letter.exchange
         earlier = letter.kind != Kind.START and letter.start not in (0, memory.start)
@@ -313,67 +278,31 @@ class Client:
         return over or (earlier and memory.confirmed == NEVER)
 
     def _is_of_last_answer(self, letter: Letter) -> bool:
-        """Return whether ``letter`` of the server says that the server has used this client's last answer.
-
-        The last answer is ``Memory.reply``. If there is none, or if ``letter`` names another start of the client than
-        the present one, the result is False.
-        """
+        """Return whether ``letter`` says that the server has used this client's ``Memory.reply``."""
         reply = self.memory.reply
         if reply is None or letter.start != self.memory.start:
             return False
         return letter.used == wire.checksum(self.plan.encoded(reply))
 
     def _answer_early(self, letter: Letter) -> Memory:
-        """Answer with the counts and sums of Phase I, or with none if others have ended Phase I.
-
-        The result is the memory that contains the answer to ``letter``, a request of the server. The answer carries the
-        pulls of Phase I in the first exchange, and none in a later one; the memory then drops its pulls of Phase I.
-
-        Raises:
-            Refused: This is the first exchange, and this client has not made all its pulls of Phase I; or the letter
-                names another last answer of this client than it knows of.
-
-        Warns:
-            UserWarning: The earlier file of this client is lost.
-        """
+        """Answer with the counts and sums of Phase I, or with none if others have ended Phase I."""
         if letter.exchange.number > 1:
             return self._answered(letter, self.memory, torch.zeros_like(self.memory.unsent))
         must(self.memory.pulls == len(self.memory.share), "too early: Phase I goes on here")
         return self._answered(letter, self.memory, self.memory.unsent)
 
     def _answer_since(self, letter: Letter) -> Memory:
-        """Answer with the counts and sums of all pulls that the server has not used (lines 7–8).
-
-        The result is the memory that contains the answer to ``letter``, a request of the server. The pulls are this
-        client's own ones.
-
-        Raises:
-            Refused: The letter names another last answer of this client than it knows of.
-
-        Warns:
-            UserWarning: The earlier file of this client is lost.
-        """
+        """Answer with the counts and sums of all pulls that the server has not used (lines 7–8)."""
         memory = self.memory
         if self._is_of_last_answer(letter):  # the news of this answer were lost
             return self._answered(letter, memory._replace(used=memory.used + memory.sent), memory.unsent)
         return self._answered(letter, memory, memory.unsent + memory.sent)
 
     def _answered(self, letter: Letter, memory: Memory, data: Tensor) -> Memory:
-        """Return the memory in which ``data`` is this client's answer to ``letter``, and no pull is left as unsent.
+        """Return the memory in which ``data`` (2, K) is this client's answer to ``letter``, and no pull is unsent.
 
-        If the last answer that the server used is one of an earlier start of this client, and the client knows of no
-        used answer of its present start, then the earlier file is lost, and a warning says so.
-
-        Args:
-            letter: The request of the server.
-            memory: The memory of the client before the answer.
-            data: The counts and sums of the pulls that the answer carries, (2, K) for K arms.
-
-        Raises:
-            Refused: The last answer that the server used is another than this client knows of.
-
-        Warns:
-            UserWarning: The earlier file of this client is lost.
+        If the last used answer is one of an earlier start of this client, and the client knows of no used answer of its
+        present start, then the earlier file is lost, and a warning says so.
         """
         me, confirmed = f"client {self.me}", letter.since
         agreed = letter.since == memory.confirmed or self._is_of_last_answer(letter)
@@ -389,43 +318,18 @@ class Client:
         return memory._replace(reply=reply, unsent=nothing, confirmed=confirmed)
 
     def _start(self, letter: Letter) -> Memory:
-        """Take over ŵ₀, and sum residuals around ŵ₀ from now on.
-
-        The result is the memory with the parameter ŵ₀ of the network that ``letter`` carries. The counts and sums of
-        Phase I are removed from it. From now on sums are those of residuals y − f_x(ŵ₀), with the reward y of an arm x
-        and the value f_x(ŵ₀) that the network gives it.
-
-        Raises:
-            Refused: The letter does not have as many numbers as the network has parameters.
-        """
+        """Take over ŵ₀, and sum residuals around ŵ₀ from now on."""
         size, weights = len(letter.numbers), getattr(self.plan.network, "size", 0)
         must(size == weights, f"wrong shape: {size} numbers of START, not {weights}")
         memory = self.memory._replace(weights=letter.numbers, reply=None, applied=letter.exchange)
         return memory._replace(unsent=torch.zeros_like(memory.unsent))
 
     def _learn(self, letter: Letter) -> Memory:
-        """Return the memory with the counts and sums in ``letter`` added; they are those of all clients together.
-
-        They include this client's last answer. The pulls since that answer stay in the memory as not yet sent.
-
-        Raises:
-            Refused: The numbers are no counts and sums; the letter belongs to another exchange than the one that this
-                client answered last, or builds on another than it applied last; the server used another answer; or the
-                plan has a fitting.
-        """
+        """Return the memory with the counts and sums in ``letter`` added; they are those of all clients together."""
         return self._informed(letter, wire.unpack(letter.numbers, len(self.plan.arms)))
 
     def _follow(self, letter: Letter) -> Memory:
-        """Begin the client's new share of the plan in ``letter``, and keep the pulls since the client's answer.
-
-        The result is the memory with the new share.
-
-        Raises:
-            Refused: The public plan has no fitting; the letter belongs to another exchange than the one that this
-                client answered last, builds on another than it applied last, or follows on another answer than its
-                last; the share has no arm or more than `Plan.due` arms; an entry is not a whole number from 0 on; an
-                arm is not below the number K of arms; or the number of pulls is not at least 1.
-        """
+        """Begin the client's new share of the plan in ``letter``, and keep the pulls since the client's answer."""
         memory, numbers, arms = self.memory, letter.numbers, len(self.plan.arms)
         informed = self._informed(letter, memory.used + memory.sent)
         share, calls = numbers[:-1], numbers[-1:]
@@ -435,19 +339,7 @@ class Client:
         return informed._replace(share=share.long(), calls=int(calls), begun=memory.pulls)
 
     def _informed(self, letter: Letter, news: Tensor) -> Memory:
-        """Return the memory to which the counts and sums ``news`` are added after an exchange in which the server used
-        this client's last answer.
-
-        Args:
-            letter: The ``NEWS`` or the ``PLAN`` that ends the exchange.
-            news: The counts and sums to be added to ``Memory.base``, (2, K) for K arms.
-
-        Raises:
-            Refused: The letter is ``NEWS`` and the public plan has a fitting, or the letter is a ``PLAN`` and the
-                public plan has none; the letter belongs to another exchange than the one that this client answered
-                last, or builds on another exchange than the one that this client applied last; or the server used
-                another answer.
-        """
+        """Return the memory with ``news`` (2, K) in its base, after the server used this client's last answer."""
         memory, exchange = self.memory, letter.exchange
         other = (letter.kind == Kind.PLAN) != (self.plan.fitting is not None)
         must(not other, f"kind {letter.kind.name}: this plan has the other of NEWS and PLAN")
@@ -465,9 +357,8 @@ class Client:
         """Write all that this client knows to the file ``path``, whole or not at all.
 
         Raises:
-            ValueError: ``path`` is a folder or something else that is no file, or its links lead in a circle, which
-                Python refuses before 3.13.
-            OSError: The file cannot be written; or it is written, but its folder cannot be synchronised with the disk.
+            ValueError: ``path`` is a folder or something else that is no file.
+            OSError: The file cannot be written.
         """
         files.keep(path, "the client", self.plan.fingerprint, (self.me, self.memory))
 
@@ -479,7 +370,7 @@ class Client:
         Raises:
             ValueError: The file is damaged, too large, from an earlier version of fedgo, a server's, or of another
                 plan, the numbers in it allow no client, or ``plan`` is not a `Plan`; the message names the file.
-            OSError: The file does not exist or cannot be read, for instance because it is a folder.
+            OSError: The file does not exist or cannot be read.
         """
         me, memory = files.kept(path, "the client", plan, [Memory])
         with refused_by_name(path, "the client", "the file that the client saved"):
@@ -496,15 +387,10 @@ class Client:
         return client
 
     def _model_of(self, memory: Memory) -> tuple[EventTriggered, EventState[Posterior]] | None:
-        """Return the learner, linearised at ŵ₀, and its state that follows from ``memory``, or None before ŵ₀ is known
-        or if the plan has no network.
+        """Return the learner, linearised at ŵ₀, and its state that follows from ``memory``, or None without ŵ₀.
 
-        ŵ₀ is the parameter of the network that the server fits after Phase I. The state has learned the synchronised
-        pulls in ``memory.base``, and then one by one, sorted by arm, the client's own pulls that are not in it. It
-        learns each of these with their mean reward for its arm, because single rewards are not stored.
-
-        Raises:
-            Refused: The numbers of ``memory`` allow no model.
+        The state learns the pulls in ``memory.base``, and then one by one, sorted by arm, the client's own pulls that
+        are not in it, each with their mean reward for its arm, because single rewards are not stored.
         """
         plan, network, own = self.plan, self.plan.network, memory.own
         if network is None or len(memory.weights) == 0:

@@ -19,15 +19,13 @@ Silence = Callable[[int, int], bool]
 
 
 class Answers(Protocol):
-    """The interface of anything that answers the server's letters (messages) as a `Client` does, wherever it is."""
+    """Anything that answers the server's letters as a `Client` does, wherever it is."""
 
     def answer(self, received: bytes) -> bytes | None:
-        """Return the answer to the server's letter ``received``, as bytes, or None if the letter needs none.
+        """Return the answer to the server's letter ``received``, or None if it needs none.
 
-        If the same letter comes again before anything has followed on the answer, it gets the same answer.
-
-        Raises:
-            Refused: The letter is damaged, or does not fit this client or its state; nothing has changed.
+        If the same letter comes again before anything has followed on the answer, it gets the same answer. A letter
+        that does not fit is `Refused`.
         """
         ...
 
@@ -35,16 +33,9 @@ class Answers(Protocol):
 def at_random(share: float, seed: int = 0) -> Silence:
     """Return a rule by which each client is silent in each exchange with a given probability.
 
-    The draws are independent, and the same ``seed`` gives the same draws.
-
     Args:
         share: The probability, from 0 to 1.
-        seed: The seed of the draws, a whole number from 0 on. It is not checked here. The function that is returned
-            raises a ``ValueError`` if the seed is negative, and a ``TypeError`` if it is a float.
-
-    Returns:
-        A function of the client's number and the exchange's number, in this order, which returns whether the client is
-        silent.
+        seed: The seed of the draws, which are independent, a whole number from 0 on.
 
     Raises:
         TypeError: ``share`` is not a number.
@@ -53,10 +44,6 @@ def at_random(share: float, seed: int = 0) -> Silence:
     number("share", share, "give a probability", least=0, below=1 + 1e-12)
 
     def silent(client: int, exchange: int) -> bool:
-        """Return whether the client with the number ``client`` is silent in the exchange with the number ``exchange``.
-
-        It is so if a uniform number in [0, 1), which the seed and these two numbers determine, is below ``share``.
-        """
         draw = generator(seed, exchange, f"silence of client {client}")
         return float(uniform_draws([draw])) < share
 
@@ -66,29 +53,22 @@ def at_random(share: float, seed: int = 0) -> Silence:
 def converse(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
     """Make the exchange that is due between the server and N clients: a synchronisation, or the end of Phase I.
 
-    The server asks the clients for their data, merges the answers, and sends the clients what follows on them.
+    A client that refuses a letter, or whose answer is refused, counts as silent, and the others go on. If no client
+    answers in Phase I, Phase I goes on, and the exchange stays open.
 
     Args:
         server: The server, which begins the exchange unless one is open, and merges the answers.
-        clients: The clients 0 to N − 1, or anything that answers letters (messages as bytes) as they do.
+        clients: The clients 0 to N − 1, or anything that answers letters as they do.
         silent: ``silent(client, number)`` returns whether a client does not answer in the exchange ``number``; it
             receives no letter in it either. None means that all clients answer.
 
     Returns:
-        The reason of the last refusal, by client. If a client refuses a letter, or its answer is refused, it counts as
-        silent, and the others go on. If no client answers in Phase I, Phase I goes on, and the exchange stays open.
+        The reason of the last refusal, by client.
 
     Raises:
         Refused: The server has used no answer yet, and a client belongs to another federation, as all clients do if the
             server's file is lost. The exchange stays open.
-        ValueError: The number of ``clients`` is not N, the oracle (Algorithm 2) finds no parameter ŵ₀ of the network at
-            the end of Phase I, or the number of the exchange would exceed 2³¹ − 1.
-        ImportError: A library that the fit of the surrogate needs is missing.
-        MemoryError: That fit needs more memory than there is.
-
-    Warns:
-        UserWarning: A fit of the surrogate fails; or a client has begun anew after it lost its file, and the server has
-            used an answer of the lost client.
+        ValueError: The number of ``clients`` is not N, or `Server.begin` or `Server.merge` refuses.
     """
     server.begin()
     words = deliver(server, clients, silent)
@@ -104,22 +84,7 @@ def converse(server: Server, clients: Sequence[Answers], silent: Silence | None 
 def deliver(server: Server, clients: Sequence[Answers], silent: Silence | None = None) -> dict[int, str]:
     """Hand the server's letters that are due to the N clients, and the clients' answers to the server.
 
-    Args:
-        server: The server.
-        clients: The clients 0 to N − 1, or anything that answers letters (messages as bytes) as they do.
-        silent: ``silent(client, number)`` returns whether a client receives no letter in the exchange ``number``. None
-            means that all clients receive theirs.
-
-    Returns:
-        The reason of each refusal, by client: the client refuses its letter, or the server refuses its answer. The
-        others go on.
-
-    Raises:
-        ValueError: The number of ``clients`` is not N.
-
-    Warns:
-        UserWarning: A client has begun anew after it lost its file, and the server has used an answer of the lost
-            client.
+    The arguments and the result are those of `converse`.
     """
     require(len(clients) == server.plan.clients, "the clients", len(clients), f"give {server.plan.clients}")
     words = {}
@@ -150,35 +115,25 @@ def play(
     except for the scalars: here the server sends its plans.
 
     Args:
-        problem: A problem of one run, which all clients face; or a sequence of N problems with the same arms, run and
-            seed, one for each client. The regret of a pull then counts from the best arm of the client that makes it.
-        plan: The public plan, made with the problem's arms. Its type is not checked.
+        problem: A problem of one run, which all clients face; or N problems with the same arms, run and seed, one for
+            each client. The regret of a pull then counts from the best arm of the client that makes it.
+        plan: The public plan, made with the problem's arms.
         steps: The number of steps of Phase II, which follow on the T₀ steps of Phase I.
         turns: The number of the client that makes each step of Phase II, (steps,) int64; None means round robin.
-        silent: ``silent(client, number)`` returns whether a client does not answer in the exchange ``number`` of Phase
-            II. None means that all clients answer.
+        silent: As in `converse`, for the exchanges of Phase II.
         together: Whether the clients synchronise only at the end of a round of N steps, if any of them has asked for an
-            exchange (`Client.tell`) since the last one. Otherwise they synchronise right after the step at which a
-            client asks.
+            exchange since the last one; if not, they do so right after the step.
 
     Returns:
-        The trace of the T₀ + ``steps`` steps of the run. Its ``sync`` marks the exchanges of Phase II, also those in
-        which no client answered.
+        The trace. Its ``sync`` marks the exchanges of Phase II, also those in which no client answered.
 
     Raises:
         TypeError: A problem is not a `Problem`, ``turns`` is not an int64 tensor, or ``steps`` is not a whole number.
-        ValueError: A sequence does not have N problems; a problem has several runs or other arms than the plan; the
-            problems differ in run or seed; ``steps`` is below 1; ``turns`` has another shape or contains a number that
-            is not from 0 to N − 1; the oracle (Algorithm 2) finds no parameter ŵ₀ of the network at the end of Phase I;
-            a reward is not between −10¹⁰⁰ and 10¹⁰⁰; the index of an arm is NaN; or so many pulls of a silent client
-            wait that no answer may carry one more.
-        RuntimeError: With a network, a client refuses ŵ₀, because the network's gradients are so large, or the
-            regularisation weight λ so small, that rounding would decide which arm is pulled. The message says so.
-        ImportError: A library that the fit of the surrogate needs is missing.
-        MemoryError: That fit needs more memory than there is.
-
-    Warns:
-        UserWarning: A fit of the surrogate fails.
+        ValueError: The problems do not fit the plan or each other; ``steps`` is below 1; ``turns`` has another shape or
+            a number that is not from 0 to N − 1; `Server.merge` or `Client.tell` refuses; or the index of an arm is
+            NaN.
+        RuntimeError: A client refuses ŵ₀, because the network's gradients are so large, or λ so small, that rounding
+            would decide which arm is pulled.
     """
     problems = list(problem) if isinstance(problem, Sequence) else [problem] * plan.clients
     require(len(problems) == plan.clients, "the number of problems", len(problems), "give one for each")
