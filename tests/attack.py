@@ -104,7 +104,7 @@ def simulators(draw: random.Random, folder: Path) -> int:
     )
     start = shared_start(problem, network, clients, rounds, how, draw.randint(20, 100), "counts")
     plan = Plan(features[0], settings, clients, network, start.exploration.arm.shape[1], how, seed)
-    assert play(problem, plan, clients * rounds) == fed_go_ucb(problem, start, settings), "another run"
+    assert play(problem, plan, clients * rounds) == fed_go_ucb(start, settings), "another run"
     return clients * rounds
 
 
