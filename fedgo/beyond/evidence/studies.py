@@ -233,8 +233,8 @@ TABLE_REGIMES, FEDERATED_REGIMES = (
 )
 # The runs of a player on each table, with 30 trials one at a time or in batches of 8, with 100 so, and at three sites.
 TABLE_RUNS: Mapping[str, Mapping[tuple[int, int], int]] = {
-    "BoTorch, Thompson": {(30, 1): 7},
-    "BoTorch, qLogNEI": {(30, 1): 10, (30, 8): 10, (100, 1): 4, (100, 8): 2},
+    "BoTorch, Thompson": {(30, 1): 10},
+    "BoTorch, qLogNEI": {(30, 1): 10, (30, 8): 10, (100, 1): 4, (100, 8): 3},
     "Optuna, TPE": {(30, 1): 10, (30, 8): 10},
     "fedgo, best": {(30, 1): 10, (30, 8): 10, (100, 1): 5, (100, 8): 5},
     "fedgo, reward": {(30, 1): 10, (30, 8): 10},
