@@ -39,6 +39,9 @@ def use_style() -> None:
     formats.formatters["image/svg+xml"].for_type(Figure, both_widths)
 
 
+_LONG = 14  # letters of a tick label that leave no room beside the panel of a phone
+
+
 def both_widths(figure: Figure) -> str:
     """Return ``figure`` as SVG; a part of it that is not shown is the same figure in the width of a phone.
 
@@ -56,6 +59,12 @@ def both_widths(figure: Figure) -> str:
         for axes, place in zip(figure.axes, below, strict=True):
             axes.set_subplotspec(place)
             axes.tick_params(labelleft=True)
+    for axes in figure.axes:
+        names = axes.get_yticklabels()
+        if max((len(name.get_text()) for name in names), default=0) > _LONG:  # above their rows
+            axes.tick_params(axis="y", pad=-3, length=0)
+            for name in names:
+                name.set(horizontalalignment="left", verticalalignment="bottom")
     figure.set_size_inches(PHONE, height)
     narrow = print_figure(figure, "svg").partition("<svg")
     return wide.replace("</svg>", f"{FOR_PHONE}<svg{narrow[2]}</defs>\n</svg>")
