@@ -53,7 +53,7 @@ bench: .venv/stamp
 	@$(ONE) $(PY) benchmarks/bench.py
 
 attack: .venv/test.stamp
-	@$(ONE) $(PY) tests/attack.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(STORE),--store)
+	@$(ONE) $(PY) tests/beyond/attack.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(STORE),--store)
 
 study: .venv/stamp
 	@$(ONE) $(PY) -m fedgo.beyond $(NAME)

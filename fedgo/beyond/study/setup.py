@@ -12,6 +12,7 @@ is "" in a study without sites.
 
 import hashlib
 import json
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -362,6 +363,12 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
     remedy = "the file was edited or damaged; if you edited it, remove the entry 'checksum'"
     require(seal is None, "the checksum", str(seal)[:16], remedy)
     content = _fields("the file", content, _FIELDS)
+    half = (
+        re.search("[\ud800-\udfff]", json.dumps(content, ensure_ascii=False))
+        if "\\ud" in text.lower()
+        else None
+    )
+    require(half is None, "a text", half and half[0], "it has half of a character: write it again in UTF-8")
     version, named = content["fedgo study"], content["options"]
     require(
         version == _VERSION, "the version", version, "an earlier fedgo began this study: begin another file"

@@ -23,7 +23,7 @@ from typing import Any
 
 import torch
 
-sys.path.insert(0, str(Path(__file__).resolve().with_name("beyond")))
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from federated import pull, setting, started
 from test_federation import ACTIONS, Federation, held
@@ -32,7 +32,7 @@ from fedgo import Langevin, Network, Problem, Settings, fed_go_ucb, shared_start
 from fedgo.beyond import Client, Plan, Refused, Server, Study, play
 from fedgo.beyond.method.surrogates import IndependentArms
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "book/_assets/reliability.txt"
 
 
