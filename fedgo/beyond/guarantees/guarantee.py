@@ -288,7 +288,7 @@ def guarded_fed_go_ucb(start: Start, settings: Settings, guarantee: Guarantee) -
             is proposed.
         TypeError: An argument is of another kind.
     """
-    problem, learner = start.problem, fed_go_learner(start, settings)
+    learner, problem = fed_go_learner(start, settings), start.problem
     known = phase_one_tally(start.exploration, 1, problem.arms.shape[1]).summed()
     begun = learner.resume(Tally(known.counts, known.sums - known.counts * learner.offsets.squeeze(1)))
     name, told = "Fed-GO-UCB, guarded", names_arms(start.encoding)
