@@ -6,10 +6,10 @@ regime is for instance "hartmann6, K=50, sigma=0.1, T=100, N=20"; an argument ``
 regimes that have it in their text.
 
 `run` computes the rows that the table lacks and adds them, so that an interrupted study continues where it was. It
-removes rows only if ``fresh`` asks for that. Each call notes in the table's JSON file when it was made, from which
-commit and by which command. `check` plays some rows again and compares them, which shows whether the present code still
-gives the same numbers. One process at a time may write a table. Frames that are returned are cached and must not be
-changed.
+removes rows only if ``fresh`` asks for that. Each call that adds rows notes in the table's JSON file when it was made,
+from which commit and by which command. `check` plays some rows again and compares them, which shows whether the
+present code still gives the same numbers. One process at a time may write a table. Frames that are returned are cached
+and must not be changed.
 
 The jobs go through joblib, with one thread in each process: ``joblib.parallel_config`` sets the number of processes, or
 a cluster.
@@ -256,7 +256,7 @@ class Sweep:
 class Listing(Sweep):
     """A study that tunes nothing: its players play a list of regimes, with every setting of their grids.
 
-    The other fields are those of `Sweep`, of which those of the tuning are not used.
+    The other fields are those of `Sweep`, of which ``regimes`` and those of the tuning are not used.
 
     Args:
         listed: Returns the regimes of the player of a name.

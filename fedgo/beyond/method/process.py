@@ -191,8 +191,8 @@ def squared_exponential(
 
     Args:
         points: The K points in the unit cube, (K, d_x); of cells, the features of the cell's arm.
-        seen: The n ≥ 1 points that were pulled, with their mean rewards and the variances of these.
-        site: The number of the site of each cell, (K,) int64; None if the points are arms.
+        seen: The n points that were pulled, with their mean rewards, of which two differ unless ``units`` are given.
+        site: The number of the site of each cell, (K,) int64, in ascending order; None if the points are arms.
         units: The centre c₀ and the spread s by which the mean rewards are standardised as (means − c₀)/s, () each.
             None means the mean and the standard deviation of the n mean rewards.
         groups: The number of the group of each feature, (d_x,), from 0; None means a group for each.
@@ -248,7 +248,7 @@ class Data(NamedTuple):
 
 
 def mode(data: Data, misfit: bool = True) -> Tensor:
-    """Return the parameters θ at the mode of their posterior within bounds, found by L-BFGS-B from the priors' mode.
+    """Return the parameters θ at the mode of their posterior within bounds, found by L-BFGS-B.
 
     The mode is that of the density of the length scales ℓ_j themselves, as in BoTorch, and of the logarithms of the
     other parameters.
@@ -279,7 +279,7 @@ def mode(data: Data, misfit: bool = True) -> Tensor:
 
 
 def evidence(data: Data, parameters: Tensor) -> tuple[Tensor, Tensor]:
-    """Return −ln of the density of the observed values, up to a constant, and its gradient by the parameters θ.
+    """Return −ln of the density of the values and replicates, up to a constant, and its gradient by the parameters θ.
 
     The mean c is the number for which the density is largest.
     """

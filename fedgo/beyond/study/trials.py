@@ -2,11 +2,12 @@
 unchanged.
 
 First the options in `Setup.first` are proposed once each, in random order, until as many rewards are known as there are
-such options. Then epochs follow. For each of them a surrogate, the model of the rewards, is fitted to all rewards so
-far. The next trials are those of the options with the largest mean + κ√variance of the posterior, where κ is the weight
-of exploration, and the variance is that after the planned and the open trials. In a study with a ``reach``, the guard
-proposes the option with the largest upper end instead if it does not accept the planned one. Several trials can
-therefore be open at once, at several sites, and their rewards can be entered in any order.
+such options. Then a surrogate, the model of the rewards, is fitted to all of them and plans the next trials. With the
+goal "best" every new result leads to a new fit, and the untried options with the largest mean + 2√variance come next
+(`fedgo.beyond.method.search`). With the goal "reward" epochs follow, with the options of the largest mean + κ√variance
+and κ the weight of exploration. The variance is that after the planned and the open trials. In a study with a
+``reach``, the guard proposes the option with the largest upper end if it does not accept the planned one. Several
+trials can be open at once, and their results can be told in any order.
 
 If the sites differ, each site has its own estimates (`fedgo.beyond.method.sites`). After the first options, each
 request of a site for a new trial plans this one trial from a fit to all rewards.
@@ -55,8 +56,8 @@ class Standing(NamedTuple):
         mean: The mean of its rewards.
         estimate: The model's estimate of its mean reward.
         low: The lower end of the model's interval for its mean reward. The interval guarantees nothing.
-        high: The upper end of this interval. The plan prefers options with a large upper end.
-        certificate: If the study has a ``reach``, a bound on how much lower its mean reward is than the best option's;
+        high: The upper end of this interval.
+        certificate: If the study has a ``reach``, a bound on how much worse its mean reward is than the best option's;
             NaN if the rewards refute ``noise`` or ``reach``. If these two are true bounds, all certificates hold at
             once with probability 0.9, or with a smaller one if options or sites were added. If sites share the row,
             each option's mean reward is weighted by where this option was tried.
@@ -113,7 +114,9 @@ def _noise(setup: Setup, told: Sequence[Told]) -> Noise:
 
 
 def noise_of(setup: Setup, told: tuple[Told, ...]) -> float:
-    """Return the noise σ of the ``setup``, or an estimate by the model, or without a fit by the replicates."""
+    """Return the noise σ of the ``setup``, or an estimate by the Gaussian process, or by the replicates with another
+    model.
+    """
     fit = posterior(setup, told)[0]
     if setup.noise is None and isinstance(fit, ProcessFit):
         return fit.sigma
@@ -177,14 +180,10 @@ def _more(setup: Setup, record: Record, site: str, most: int) -> tuple[list[str]
 
 
 def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record:
-    """Return the record with the plan of a new epoch, or of one trial at ``site`` if the sites differ.
+    """Return the record with the plan of a new epoch, of the ``wanted`` trials, or of one trial if the sites differ.
 
-    With the goal "best" the plan is of the ``wanted`` trials, and the next result makes a new one.
-
-    If there is no fit, or no plan can be made with it (a ``ValueError``, for instance because the index of an option is
-    NaN), the plan is one trial of an option that is not retired and has the fewest trials, open ones included. Among
-    several such options an order decides that is random, but fixed by the seed. The field ``until`` becomes the number
-    of known rewards plus the length of the plan.
+    With the goal "best" the next result makes a new plan. If no plan can be made, it is one trial of an option with the
+    fewest trials, of those that may be proposed; a random order that the seed fixes decides between several.
     """
     names, retired = setup.options.names, _closed(setup, record)
     ties = uniform_draws([generator(setup.seed, 0, "order of ties")], len(names))[0]
@@ -216,10 +215,7 @@ def plan_anew(setup: Setup, record: Record) -> Record:
 
 
 def past_first(setup: Setup, record: Record) -> bool:
-    """Return whether ``record`` has at least as many known rewards, of any options, as ``setup.first`` has options.
-
-    These are the options that the study proposes first, once each.
-    """
+    """Return whether ``record`` has at least as many known rewards, of any options, as ``setup.first`` has options."""
     return len(record.told) >= len(setup.first)
 
 
@@ -234,7 +230,7 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
             results are those of all sites together.
 
     Returns:
-        A row for each of the K options, retired ones included, the largest estimate first, or in the order of the setup
+        A row for each of the K options, retired ones included, the best estimate first, or in the order of the setup
         if there is no fit.
 
     Raises:
@@ -331,14 +327,9 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
 def _leading(setup: Setup, record: Record, site: Site) -> str:
     """Return the sentence on the leading option at ``site``, or at all sites together if they do not differ.
 
-    Retired options do not count. If the study has a ``reach``, the leading option is the one with the smallest
-    certificate, and the sentence gives this certificate and its probability, or says that the rewards refute the noise
-    or the reach; if sites share it, further sentences say where this option was tried. Otherwise it is the one with the
-    best estimate, and the sentence gives by how much the best end of the other options' intervals is better, at least
-    0. If there is no fit or one of these numbers is not finite, the sentence gives the reason.
-
-    Raises:
-        ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
+    With a ``reach`` it is the one with the smallest certificate. Otherwise it is the one with the best estimate, and
+    the sentence says by how much others may be better: the `shortfall` with the goal "best", else the best end of their
+    intervals. Retired options do not count.
     """
     rows, (fit, reason) = standings(setup, record, site), posterior(setup, record.told)
     remain = [row for row in rows if not row.retired]
