@@ -119,7 +119,7 @@ REFUSED = {
     "pending cells": ("x,out\n1,5\n2,PENDING\n", {}, "the column is 'out': is it the result"),
     "another name": (
         "x,yield\n1,5\n2,6\n",
-        {"result": "yeild"},
+        {"result": "yelt"},
         "the column is 'yeild': did you mean 'yield'",
     ),
     "no number": (
