@@ -120,7 +120,7 @@ REFUSED = {
     "another name": (
         "x,yield\n1,5\n2,6\n",
         {"result": "yelt"},
-        "the column is 'yeild': did you mean 'yield'",
+        "the column is 'yelt': did you mean 'yield'",
     ),
     "no number": (
         "x,r\n1,<5\n2,6\n",
