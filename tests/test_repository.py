@@ -116,8 +116,9 @@ def test_binder_opens_the_text_as_notebooks(tmp_path: Path) -> None:
     settings = json.loads((tmp_path / "share/jupyter/lab/settings/overrides.json").read_text("utf-8"))
     viewers = settings["@jupyterlab/docmanager-extension:plugin"]["defaultViewers"]
     assert viewers == {"markdown": "Jupytext Notebook", "myst": "Jupytext Notebook"}
-    # the extension of the locked jupytext does not load in an older JupyterLab
-    assert "  - jupyterlab>=4.6\n" in (ROOT / "environment.yml").read_text("utf-8")
+    # a pair of which JupyterLab loads the extension of jupytext
+    assert "  - jupyterlab=4.6\n" in (ROOT / "environment.yml").read_text("utf-8")
+    assert "jupytext==1.19.6\n" in (ROOT / "requirements.lock").read_text("utf-8")
 
 
 @pytest.mark.parametrize(("made_in", "stale"), [("here", 0), ("another folder", 1)])

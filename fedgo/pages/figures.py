@@ -48,7 +48,8 @@ def both_widths(figure: Figure) -> str:
     Panels that stand in one row stand below each other on the phone. The extension ``dark`` of the book takes the two
     drawings apart.
     """
-    wide: str = print_figure(figure, "svg")
+    undated = {"metadata": {"Date": None}}  # the same figure is the same file in every run
+    wide: str = print_figure(figure, "svg", **undated)
     width, height = figure.get_size_inches()
     grid: Any = figure.axes[0].get_gridspec() if figure.axes else None
     if width <= PHONE or grid is None:
@@ -66,7 +67,7 @@ def both_widths(figure: Figure) -> str:
             for name in names:
                 name.set(horizontalalignment="left", verticalalignment="bottom")
     figure.set_size_inches(PHONE, height)
-    narrow = print_figure(figure, "svg").partition("<svg")
+    narrow = print_figure(figure, "svg", **undated).partition("<svg")
     return wide.replace("</svg>", f"{FOR_PHONE}<svg{narrow[2]}</defs>\n</svg>")
 
 

@@ -222,10 +222,10 @@ def the_holder_of_the_lock_stops(folder: Path) -> None:
     study, lock = begun(folder), folder / ".study.json.lock"
     with pytest.MonkeyPatch.context() as patch, FileLock(lock):
         patch.setattr(module, "_WAIT", 0.1)
-        for holder in (rf"process {os.getpid()} on .*", "a process"):
-            with pytest.raises(TimeoutError, match=f"{holder} has held it for 0.1 s: end that process"):
+        for said, holder in (("process 7 on north", "process 7 on north"), ("", "a process")):
+            lock.write_text(said)
+            with pytest.raises(TimeoutError, match=f": {holder} has held it for 0.1 s: end that process"):
                 study.tell("a", 1.0)
-            lock.write_bytes(b"")
         assert study.verdict() and not study.told
 
 
