@@ -8,8 +8,9 @@ import torch
 from scipy.stats import norm
 
 from fedgo import Problem
+from fedgo._streams import generator
 from fedgo.beyond import SEARCH, Fitting, Plan, play
-from fedgo.beyond.method.process import in_cube
+from fedgo.beyond.method.process import Data, around, evidence, in_cube, mode
 from fedgo.beyond.method.search import searching, shortfall
 from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import Independent
@@ -46,9 +47,43 @@ def conditioned(mean, covariance, sigma, known, pulls):
 def test_a_batch_is_that_of_the_dense_posterior_with_its_misfit(seed):
     points, counts, sums, order = table(seed)
     fit = Sites().fit(points, Tally(counts, sums), 0.3)
-    covariance = fit.covariance(torch.arange(30)).numpy() + np.diag(fit.misfit.numpy())
-    expected = conditioned(fit.mean.numpy(), covariance, 0.3, np.flatnonzero(counts), 18)
+    each = [
+        (one.mean.numpy(), one.covariance(torch.arange(30)).numpy() + np.diag(one.misfit.numpy()))
+        for one in fit.redraw()
+    ]
+    mean = np.mean([mean for mean, _ in each], 0)
+    second = np.mean([covariance + np.outer(m, m) for m, covariance in each], 0)
+    expected = conditioned(mean, second - np.outer(mean, mean), 0.3, np.flatnonzero(counts), 18)
     assert searching(fit, counts, 0.3, order, 18).tolist() == expected
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_parameters_are_drawn_with_the_curvature_of_the_posterior_density(seed):
+    points, counts, sums, _ = table(seed)
+    told = counts.nonzero()[:, 0]
+    y = (sums[told] - sums[told].mean()) / sums[told].std()
+    data = Data(points[told], told, y, torch.full_like(y, 0.1), None, torch.arange(3), None)
+    middle = mode(data)
+    prior = np.array([3.0, 3.0, 3.0, 4.0])
+
+    def density(theta):  # −ln of the density, without terms that are linear
+        return (
+            evidence(data, torch.from_numpy(theta))[0].item()
+            + ((theta - middle.numpy()) ** 2 / prior).sum() / 2
+        )
+
+    step, theta = 1e-3 * np.eye(4), middle.numpy()
+    hessian = np.array([[
+        density(theta + a + b) - density(theta + a - b) - density(theta - a + b) + density(theta - a - b)
+        for b in step] for a in step]) / 4e-6  # fmt: skip
+    added = next(
+        size for size in [0, *0.25 * 2.0 ** np.arange(20)] if np.linalg.eigvalsh(hessian)[0] + size > 0.25
+    )
+    away = (around(data, middle) - middle).numpy()
+    assert np.allclose(away[:8], -away[8:])
+    white = np.linalg.cholesky(hessian + added * np.eye(4)).T @ away[:8].T
+    source = generator(0, 0, "parameters")
+    assert np.allclose(white.T, torch.randn(8, 4, generator=source, dtype=torch.float64), atol=0.05)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -159,9 +159,10 @@ def by_method(how: Advised, table: Measured, run: int, trials: int) -> tuple[Cho
 
     def name(tried: Tensor, rewards: Tensor) -> Named:
         fit, counts = fitted(tried, rewards)
-        half, best = _SURE * Whole.of(fit).variance.sqrt(), int(fit.mean.argmax())
-        inside = ((table.means - fit.mean).abs() <= half)[counts == 0].double().mean().item()
-        return Named(best, inside, shortfall(fit, best, torch.ones_like(counts, dtype=torch.bool)))
+        whole = Whole.of(fit)
+        best, away = int(whole.mean.argmax()), (table.means - whole.mean).abs()
+        inside = (away <= _SURE * whole.variance.sqrt())[counts == 0].double().mean().item()
+        return Named(best, inside, shortfall(whole, best, torch.ones_like(counts, dtype=torch.bool)))
 
     return choose, name
 

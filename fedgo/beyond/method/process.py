@@ -29,6 +29,7 @@ There are K points, arms or cells, in d_x features, of which n were observed.
 """
 
 import math
+from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
@@ -36,16 +37,19 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import extra
+from fedgo._streams import generator
 from fedgo.beyond.method.surrogates import Observed, Replicates
 
 # the mean (without ½ ln d) and the variance of the prior of ln ℓ_j, and the smallest ℓ_j that a fit may have
 _PRIOR_MEAN, _PRIOR_VARIANCE, _SHORTEST = math.sqrt(2), 3.0, 0.025
-# for ln ℓ and ln v of the sites: the mean and the variance of the prior, the start and the bounds of the search
-_SITES = [(1.0, 1.0, 1.0, (-2.0, 6.0)), (-3.0, 4.0, -3.0, (-12.0, 5.0))]
+# for ln ℓ and ln v of the sites: the mean and the variance of the prior; start, least and largest value of the search
+_SITES = [(1.0, 1.0, 1.0, -2.0, 6.0), (-3.0, 4.0, -3.0, -12.0, 5.0)]
 # for ln w and for ln(σ²/s²) likewise
-_MISFIT = (math.log(0.05), 4.0, math.log(0.05), (-12.0, 2.0))
-_NOISE = (-4.0, 1.0, -5.0, (-14.0, 2.0))
-_NO_MISFIT = (-700.0, 1.0, -700.0, (-700.0, -700.0))
+_MISFIT = (math.log(0.05), 4.0, math.log(0.05), -12.0, 2.0)
+_NOISE = (-4.0, 1.0, -5.0, -14.0, 2.0)
+_NO_MISFIT = (-700.0, 1.0, -700.0, -700.0, -700.0)
+# the draws of θ from Laplace's approximation, the step of a difference, and the smallest precision
+_DRAWS, _STEP, _LEAST = 16, 0.05, 0.25
 # the powers among which the warp is chosen
 _POWERS = torch.linspace(-2, 4, 49, dtype=torch.float64, device="cpu")
 
@@ -142,6 +146,7 @@ class ProcessFit(NamedTuple):
         sigma: The standard deviation σ of one reward's noise, as told or as estimated.
         slope: The derivative of the warp at the leader's mean reward; 1 without a warp.
         warped: The posterior of the warped mean rewards; None without a warp.
+        redraw: Returns the posteriors under 16 values of θ `around` the mode; None with a warp.
     """
 
     mean: Tensor
@@ -154,6 +159,7 @@ class ProcessFit(NamedTuple):
     sigma: float
     slope: float = 1.0
     warped: Warped | None = None
+    redraw: Callable[[], tuple["ProcessFit", ...]] | None = None
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
         """Return the posterior covariance of each of A points with each of C points, (A, C)."""
@@ -209,23 +215,30 @@ def squared_exponential(
         data = Data(points[seen.at], arm[seen.at], values, seen.variances, place, number, within)
     else:
         data = Data(points[seen.at], arm[seen.at], values, seen.variances / square, place, number, None)
-    parameters = mode(data, misfit)
     told = torch.isin(arm, arm[seen.at])
-    prior = PriorCovariance.of(points, arm.where(told, -1), site, number, parameters)
-    pulled = prior.at(seen.at)
-    factor = torch.linalg.cholesky(pulled.covariance(pulled) + data.noise(parameters).diag())
-    half = torch.linalg.solve_triangular(factor, pulled.covariance(prior), upper=False)
-    both = torch.stack([values, torch.ones_like(values)], -1)
-    white = torch.linalg.solve_triangular(factor, both, upper=False)
-    constant = (white[:, 0] @ white[:, 1]) / white[:, 1].square().sum()
-    mean = constant + half.mT @ (white[:, 0] - constant * white[:, 1])
-    variance = (1 + prior.misfit * told + prior.level - half.square().sum(0)).clamp(min=0)
-    left_out = scale**2 * prior.misfit * ~told
-    sigma = seen.sigma
-    if isinstance(sigma, Replicates):
-        sigma = (scale * (parameters[-1] / 2).exp()).item()
-    return ProcessFit(
-        centre + scale * mean, scale**2 * variance, left_out, prior, half, scale.item(), parameters, sigma
+
+    def given(parameters: Tensor) -> ProcessFit:
+        """Return the posterior under the ``parameters`` θ."""
+        prior = PriorCovariance.of(points, arm.where(told, -1), site, number, parameters)
+        pulled = prior.at(seen.at)
+        factor = torch.linalg.cholesky(pulled.covariance(pulled) + data.noise(parameters).diag())
+        half = torch.linalg.solve_triangular(factor, pulled.covariance(prior), upper=False)
+        both = torch.stack([values, torch.ones_like(values)], -1)
+        white = torch.linalg.solve_triangular(factor, both, upper=False)
+        constant = (white[:, 0] @ white[:, 1]) / white[:, 1].square().sum()
+        mean = constant + half.mT @ (white[:, 0] - constant * white[:, 1])
+        variance = (1 + prior.misfit * told + prior.level - half.square().sum(0)).clamp(min=0)
+        left_out = scale**2 * prior.misfit * ~told
+        sigma = seen.sigma
+        if isinstance(sigma, Replicates):
+            sigma = (scale * (parameters[-1] / 2).exp()).item()
+        return ProcessFit(
+            centre + scale * mean, scale**2 * variance, left_out, prior, half, scale.item(), parameters, sigma
+        )
+
+    at_mode = mode(data, misfit)
+    return given(at_mode)._replace(
+        redraw=lambda: tuple(given(parameters) for parameters in around(data, at_mode, misfit))
     )
 
 
@@ -247,6 +260,20 @@ class Data(NamedTuple):
         return self.shares if self.within is None else self.shares * parameters[-1].exp()
 
 
+def _limits(data: Data, misfit: bool) -> Tensor:
+    """Return the mean and the variance of the prior of each of the P parameters θ, and the start, the smallest and the
+    largest value of the search for the mode, (5, P).
+    """
+    scales = int(data.groups.max()) + 1
+    middle = _PRIOR_MEAN + math.log(scales) / 2
+    # the prior is a density of ℓ_j; the logarithm of its mode is the mean of ln ℓ_j less the variance
+    begin = max(middle - _PRIOR_VARIANCE, math.log(_SHORTEST))
+    each = [(middle, _PRIOR_VARIANCE, begin, math.log(_SHORTEST), 12.0)] * scales
+    each += _SITES * (data.site is not None) + [_MISFIT if misfit else _NO_MISFIT]
+    each += [_NOISE] * (data.within is not None)
+    return torch.tensor(each, dtype=torch.float64).mT
+
+
 def mode(data: Data, misfit: bool = True) -> Tensor:
     """Return the parameters θ at the mode of their posterior within bounds, found by L-BFGS-B.
 
@@ -257,14 +284,7 @@ def mode(data: Data, misfit: bool = True) -> Tensor:
         from scipy.optimize import minimize
 
     scales = int(data.groups.max()) + 1
-    middle = _PRIOR_MEAN + math.log(scales) / 2
-    # the prior is a density of ℓ_j; the logarithm of its mode is the mean of ln ℓ_j less the variance
-    begin = max(middle - _PRIOR_VARIANCE, math.log(_SHORTEST))
-    each = [(middle, _PRIOR_VARIANCE, begin, (math.log(_SHORTEST), 12.0))] * scales
-    each += _SITES * (data.site is not None) + [_MISFIT if misfit else _NO_MISFIT]
-    each += [_NOISE] * (data.within is not None)
-    means, variances, start, bounds = zip(*each, strict=True)
-    centres, spreads = (data.points.new_tensor(part) for part in (means, variances))
+    centres, spreads, start, *bounds = _limits(data, misfit)
 
     def loss(parameters: np.ndarray) -> tuple[float, np.ndarray]:
         """Return −ln of the posterior density, up to a constant, and its gradient."""
@@ -275,7 +295,30 @@ def mode(data: Data, misfit: bool = True) -> Tensor:
         gradient[:scales] += 1
         return value.item(), (gradient + away).numpy()
 
-    return torch.from_numpy(minimize(loss, start, jac=True, method="L-BFGS-B", bounds=bounds).x)
+    limits = list(zip(*(bound.tolist() for bound in bounds), strict=True))
+    return torch.from_numpy(minimize(loss, start.numpy(), jac=True, method="L-BFGS-B", bounds=limits).x)
+
+
+def around(data: Data, parameters: Tensor, misfit: bool = True) -> Tensor:
+    """Return 16 values of θ drawn from Laplace's approximation around the mode ``parameters``, within bounds, (16, P).
+
+    The precision is the curvature of −ln of the posterior density, from differences of its gradient, with the smallest
+    of 0, ¼, ½, 1, … added to its diagonal that makes each of its eigenvalues at least ¼, the precision of the widest
+    prior.
+    """
+    _, spreads, _, low, high = _limits(data, misfit)
+    steps = _STEP * torch.eye(len(parameters), dtype=torch.float64)
+    ends = [[evidence(data, parameters + sign * step)[1] for step in steps] for sign in (1, -1)]
+    curvature = (torch.stack(ends[0]) - torch.stack(ends[1])) / (2 * _STEP) + (1 / spreads).diag()
+    curvature = (curvature + curvature.mT) / 2
+    added, one = 0.0, torch.eye(len(parameters), dtype=torch.float64)
+    while torch.linalg.cholesky_ex(curvature + (added - _LEAST) * one).info:
+        added = max(2 * added, _LEAST)
+    factor = torch.linalg.cholesky(curvature + added * one)
+    half = torch.randn(_DRAWS // 2, len(one), generator=generator(0, 0, "parameters"), dtype=torch.float64)
+    drawn = torch.linalg.solve_triangular(factor.mT, torch.cat([half, -half]).mT, upper=True).mT
+    values: Tensor = (parameters + drawn).clamp(low, high)
+    return values
 
 
 def evidence(data: Data, parameters: Tensor) -> tuple[Tensor, Tensor]:
@@ -407,5 +450,5 @@ def warped_posterior(
     warped = Warped(warp, fit.mean, fit.variance + fit.misfit)
     return fit._replace(
         mean=mean, variance=fit.variance / square, misfit=fit.misfit / square, sigma=fit.sigma * unit,
-        slope=slope, warped=warped,
+        slope=slope, warped=warped, redraw=None,
     )  # fmt: skip

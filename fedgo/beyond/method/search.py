@@ -1,14 +1,16 @@
 """The pulls of a search for the best arm, for which only the final choice counts.
 
 Each pull takes the arm x, among those without a pull, with the largest m(x) + 2√v(x), with the posterior mean m and the
-posterior variance v of its mean reward, its misfit included. The variances are updated as if the rewards of the open
-and the planned pulls had been observed. Arms are pulled again only when none without a pull is left.
+posterior variance v of its mean reward, its misfit included. The posterior of a Gaussian process is averaged over
+parameters around the mode, because one fit to few rewards is too sure of itself. The variances are updated as if the
+rewards of the open and the planned pulls had been observed. If each arm has a pull, they are pulled again by that rule.
 
 There are K arms, or cells (pairs of one of N sites and an arm); if sites differ, each looks for its own best arm.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -20,30 +22,50 @@ from fedgo.beyond.method.surrogates import Fitted
 
 _WEIGHT = 2.0
 _SAMPLES, _MOST = 1000, 1000  # of the posterior, on so many arms at most, those with the largest m + 2√v
+_AVERAGED = 5000  # arms or cells; on more of them averaging over parameters would take seconds
 
 
-class Whole(NamedTuple):
-    """The posterior of a `fit` with the misfit of arms without a reward, whose variance ``misfit`` is (K,)."""
+@dataclass(frozen=True)
+class Whole:
+    """A posterior of the K mean rewards that includes the misfit of arms without a reward.
 
-    fit: Fitted
-    misfit: Tensor
+    Args:
+        fits: Posteriors without this misfit, of which it is the mixture with equal weights.
+    """
+
+    fits: tuple[Fitted, ...]
 
     @classmethod
     def of(cls, fit: Fitted) -> "Whole":
-        """Return the whole posterior of a fit, which only a Gaussian process divides into two parts."""
-        return cls(fit, fit.misfit if isinstance(fit, ProcessFit) else torch.zeros_like(fit.variance))
+        """Return the whole posterior of a fit, averaged over parameters around those of a Gaussian process's fit."""
+        if isinstance(fit, ProcessFit) and fit.redraw is not None and len(fit.mean) <= _AVERAGED:
+            return cls(fit.redraw())
+        return cls((fit,))
 
-    @property
+    @cached_property
+    def _away(self) -> Tensor:
+        """The posterior means of each fit less those of the mixture, (R, K) for R fits."""
+        return torch.stack([fit.mean for fit in self.fits]) - self.mean
+
+    @cached_property
     def mean(self) -> Tensor:
-        return self.fit.mean
+        return torch.stack([fit.mean for fit in self.fits]).mean(0)
 
-    @property
+    @cached_property
     def variance(self) -> Tensor:
-        return self.fit.variance.clamp(min=0) + self.misfit
+        each = [fit.variance.clamp(min=0) + _misfit(fit) for fit in self.fits]
+        return torch.stack(each).mean(0) + self._away.square().mean(0)
 
     def covariance(self, among: Tensor) -> Tensor:
         """Return the posterior covariance between C of the mean rewards, (C, C)."""
-        return self.fit.covariance(among) + self.misfit[among].diag()
+        each = [fit.covariance(among) + _misfit(fit)[among].diag() for fit in self.fits]
+        away = self._away[:, among]
+        return torch.stack(each).mean(0) + away.mT @ away / len(away)
+
+
+def _misfit(fit: Fitted) -> Tensor:
+    """Return the variance that the posterior leaves out, (K,); only that of a Gaussian process leaves out any."""
+    return fit.misfit if isinstance(fit, ProcessFit) else torch.zeros_like(fit.variance)
 
 
 def searching(
@@ -73,9 +95,8 @@ def searching(
     opened = torch.tensor(begun, dtype=torch.int64)
     gone = torch.zeros_like(counts, dtype=torch.bool) if retired is None else retired
     tried = (counts > 0).index_fill(0, opened, True) | gone
-    free = (
-        int((~tried).view(sites, -1).sum(-1).min()) * sites
-    )  # so many pulls find an arm without a pull at each site
+    # so many pulls find an arm without a pull at each site
+    free = int((~tried).view(sites, -1).sum(-1).min()) * sites
     new = min(pulls, free)
     fits, weight, ties = [Whole.of(fit)], torch.full((1, len(counts)), _WEIGHT).double(), order.unsqueeze(0)
     chosen = list(begun)
@@ -88,23 +109,18 @@ def searching(
     return torch.tensor(chosen[len(begun) :])
 
 
-def shortfall(fit: Fitted, leader: int, remain: Tensor) -> float:
+def shortfall(whole: Whole, leader: int, remain: Tensor) -> float:
     """Return by how much the best of the arms ``remain`` (K,) exceeds the arm ``leader`` at most, with probability .95.
 
-    It is the quantile of the difference of their mean rewards, at least 0, under the posterior with its misfit.
+    It is the quantile of the difference of their mean rewards, at least 0, under the ``whole`` posterior.
     """
-    whole = Whole.of(fit)
     bound = (whole.mean + _WEIGHT * whole.variance.sqrt()).masked_fill(~remain, -torch.inf)
     bound[leader] = torch.inf
     among = bound.topk(min(_MOST, int(bound.isfinite().sum()) + 1)).indices
     covariance = whole.covariance(among)
     size, failed = float(covariance.diagonal().amax()), True
-    for rounding in (
-        1e-10,
-        1e-8,
-        1e-6,
-        1e-4,
-    ):  # rounding can leave a covariance of lower rank slightly negative
+    # rounding can leave a covariance of lower rank slightly negative
+    for rounding in (1e-10, 1e-8, 1e-6, 1e-4):
         factor, info = torch.linalg.cholesky_ex(covariance + rounding * size * torch.eye(len(among)).double())
         failed = bool(info)
         if not failed:

@@ -102,6 +102,13 @@ def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]
         return None, f"the fit failed: {reason}" if len(options) > 1 else _TOO_FEW
 
 
+@lru_cache(maxsize=2)
+def _whole(setup: Setup, told: tuple[Told, ...]) -> Whole | None:
+    """Return the posterior with misfits, averaged over parameters, or None if there is no fit."""
+    fit = posterior(setup, told)[0]
+    return None if fit is None else Whole.of(fit)
+
+
 def _noise(setup: Setup, told: Sequence[Told]) -> Noise:
     """Return the noise of the ``setup``, or what the replicates in ``told`` say about it."""
     if setup.noise is not None:
@@ -248,9 +255,9 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
     mean = setup.sign * sums / counts
     if isinstance(fit, ProcessFit) and fit.warped is not None:
         estimate, low, high = fit.warped.interval(kappa)
-    elif fit is not None:
+    elif (whole := _whole(setup, record.told)) is not None:
         centre, variance = (
-            cells.view(-1, len(counts))[setup.row(site)] for cells in (fit.mean, Whole.of(fit).variance)
+            cells.view(-1, len(counts))[setup.row(site)] for cells in (whole.mean, whole.variance)
         )
         estimate, half = centre, kappa * variance.clamp(min=0).sqrt()
         low, high = estimate - half, estimate + half
@@ -360,12 +367,13 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         option, _, reward = max(record.told, key=lambda row: abs(row[2]))
         words = f"{reward:g} of {option} is far from all others; untell it if it is wrong"
         return f"Nothing can be said: {words}."
-    if setup.goal == "best":
+    whole = _whole(setup, record.told)
+    if setup.goal == "best" and whole is not None:
         row, numbers = setup.row(site), setup.number_of
         offset = row * len(numbers)
-        left = torch.zeros(len(fit.mean), dtype=torch.bool)
+        left = torch.zeros(len(whole.mean), dtype=torch.bool)
         left[[offset + numbers[each.option] for each in remain]] = True
-        gap = shortfall(fit, offset + numbers[best.option], left)
+        gap = shortfall(whole, offset + numbers[best.option], left)
         return f"No option beats {best.option} by more than {gap:.3g}, with probability 0.95 if the model is right."
     gap = max([0.0, *(setup.sign * (other - best.estimate) for other in others)])
     return f"No option beats {best.option} by more than {gap:.3g}, says the model, which may err."
