@@ -8,9 +8,10 @@ import pytest
 import torch
 
 torch.set_num_threads(1)
+os.fsync = lambda descriptor: None  # the tests cut no power, and a busy disk takes seconds for each file
 # Only Unix has fork, named pipes, modes of files, signals that end a process, and the shell of postBuild.
-UNIX = ["test_repository.py"]
-UNIX += [f"beyond/test_{name}.py" for name in ("attacks", "federation", "files", "flare", "study_attacks")]
+BEYOND = ("attacks", "federation", "files", "flare", "random_attacks", "shell", "study_attacks")
+UNIX = ["test_repository.py", *(f"beyond/test_{name}.py" for name in BEYOND)]
 collect_ignore = [] if os.name == "posix" else UNIX
 # A process that a test starts passes over what a chapter does, as the tests themselves do (see pyproject.toml).
 os.environ["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is"

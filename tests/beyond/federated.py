@@ -2,8 +2,10 @@
 
 import pickle
 
+import pytest
+
 from fedgo import Langevin, Network, Problem, Settings, realizable
-from fedgo.beyond import Client, Fitting, Plan, Server, converse
+from fedgo.beyond import Client, Fitting, Plan, Refused, Server, converse
 from fedgo.beyond.method.advised import Advised
 from fedgo.beyond.method.epochs import Growing
 from fedgo.beyond.method.networks import Relinearised
@@ -59,3 +61,25 @@ def started(problem: Problem, plan: Plan) -> tuple[list[Client], Server]:
 def content(held: object) -> bytes:
     """All that a client, a server or a part of them holds, to the last digit."""
     return pickle.dumps(held)
+
+
+def refuses(party, take, letter, reason):
+    before = content(party)
+    with pytest.raises(Refused, match=reason):
+        take(letter)
+    assert content(party) == before
+
+
+def at_work(kind):
+    """A client with a pull that is not sent, and a server with an answer in its inbox."""
+    problem, plan = setting(kind)
+    clients, server = started(problem, plan)
+    pull(problem, clients[0], 2)
+    server.begin()
+    server.accept(clients[0].answer(server.letters()[0]))
+    pull(problem, clients[0])
+    return problem, plan, clients[0], server
+
+
+def held(party):
+    return repr(party.memory if isinstance(party, Client) else (party.desk, party.ledger))

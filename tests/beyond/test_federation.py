@@ -1,56 +1,30 @@
-"""Client and server without a transport: equal to the simulator, refusals by name, nothing lost or counted twice."""
+"""Client and server without a transport: equal to the simulator, refusals by name, files that are whole."""
 
 import os
-import random
+import signal
 import struct
-import subprocess
-import sys
 import zlib
 from contextlib import suppress
 from copy import copy
-from functools import partial
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 
-import hypothesis
-import hypothesis.strategies as st
 import pytest
 import torch
-from federated import content, explored, pull, setting, small, started, with_surrogate
+from federated import at_work, content, explored, held, pull, refuses, small, started
 from instances import sample
-from kept_run import STEPS, interrupted_at
 
 import fedgo
 from fedgo import Langevin, Network, Settings
-from fedgo.beyond import Client, Kind, Letter, Plan, Refused, Server, at_random, converse, decode, play
-from fedgo.beyond.federation.client import CLIENT
+from fedgo.beyond import Client, Kind, Letter, Plan, Server, at_random, converse, decode, play
 from fedgo.beyond.federation.wire import OVERHEAD, Exchange, pack, unpack
-from fedgo.beyond.method.surrogates import IndependentArms
-from fedgo.confidence import Tally, condition
 from fedgo.messages import scalars
 
 BRIEF = Langevin(rounds=30)
-PROBLEMS = {
-    "hartmann6": lambda: fedgo.hartmann6(1, seed=3),
-    "cosine8": lambda: fedgo.cosine8(1, seed=3),
-    "magic": lambda: fedgo.clustered("magic", 1, seed=3),
-    "shuttle": lambda: fedgo.clustered("shuttle", 1, seed=3),
-}
 
 
 # The same algorithm
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_clients_and_server_do_what_the_simulator_does(name):
-    problem, clients, rounds = PROBLEMS[name](), 5, 12
-    network, settings = Network(problem.arms.shape[2]), Settings(0.01, 0.1, 1.0, "counts")
-    start = fedgo.shared_start(problem, network, clients, rounds, BRIEF, encoding="counts")
-    plan = Plan(problem.arms[0], settings, clients, network, start.exploration.arm.shape[1], BRIEF, seed=3)
-    trace = play(problem, plan, clients * rounds)
-    assert trace == fedgo.fed_go_ucb(start, settings) and 1 < trace.sync.sum() < 40
 
 
 @pytest.mark.slow
@@ -197,13 +171,6 @@ NEWS = FOR_ANOTHER | {
 }
 
 
-def refuses(party, take, letter, reason):
-    before = content(party)
-    with pytest.raises(Refused, match=reason):
-        take(letter)
-    assert content(party) == before
-
-
 def test_who_refuses_a_letter_says_why_and_is_as_before():
     problem, plan = small()
     clients, server = started(problem, plan)
@@ -257,172 +224,7 @@ def test_in_phase_one_too():
     refuses(first, first.answer, w0, "wrong shape: 1 numbers of START, not 9")
 
 
-# Every pull once, whatever happens
-
-MOST = 45  # pulls, of which pull k earns 2ᵏ⁻⁴⁵ beyond ŵ₀: of sums one can read which pulls are in them
-
-
-class Federation:
-    """Three clients and a server, with every letter ever sent and every file ever saved."""
-
-    def __init__(self, kind, folder):
-        self.problem, self.plan = small(gamma=0.5)
-        if kind == "planned":
-            self.problem, self.plan = with_surrogate(IndependentArms(), rounds=20)
-        self.parties = [*(Client(self.plan, i) for i in range(3)), Server(self.plan)]
-        self.files = [[(copy(each), frozenset())] for each in self.parties]  # with the pulls it was told
-        self.posted, self.replies, self.pulls, self.path = [], [], 0, folder / "file.npz"
-        self.old, self.lost = False, False  # whether an older file was loaded, and whether one was lost
-        for k in range(3):  # there is something to fit
-            self.pull(k)
-        self.files = [files[-1:] for files in self.files]
-
-    def save(self, who, *told):
-        self.files[who].append((copy(self.parties[who]), self.files[who][-1][1].union(told)))
-
-    def pull(self, k):
-        client = self.parties[k % 3]
-        uniform = client.state == "exploring"
-        if self.pulls < MOST and not (uniform and client.memory.pulls == len(client.memory.share)):
-            arm, told = client.ask(), () if uniform else (self.pulls,)
-            offset = 0.0 if client._model is None else float(client._model[0].offsets[0, 0, arm])
-            client.tell(arm, 0.3 * arm if uniform else 2.0 ** (self.pulls - MOST) + offset)
-            self.pulls += len(told)
-            self.save(k % 3, *told)
-
-    def begin(self, k):
-        self.parties[3].begin()
-        self.send()
-
-    def merge(self, k):
-        server = self.parties[3]
-        if server.desk.open and (server.started or server.desk.inbox):
-            server.merge()
-            self.send()
-
-    def send(self):
-        self.save(3)
-        self.posted += self.parties[3].letters().items()
-
-    def carry(self, k):
-        """Any letter that was ever sent to a client, the last ones more often."""
-        if self.posted:
-            i, letter = self.posted[-1 - k // 2 % min(len(self.posted), 4 if k % 2 else MOST)]
-            client = self.parties[i]
-            before, memory = client.state, client.memory
-            with suppress(Refused):
-                reply = client.answer(letter)
-                self.save(i)
-                self.replies += [reply] if reply else []
-            if client.memory is not memory:  # what followed is what the table says
-                assert client.state == CLIENT[before, decode(letter, self.plan.fingerprint).kind].leads_to
-
-    def collect(self, k):
-        if self.replies:
-            with suppress(Refused):
-                back = k // 2 % min(len(self.replies), 4 if k % 2 else MOST)
-                self.parties[3].accept(self.replies[-1 - back])
-                self.save(3)
-
-    def forge(self, k):
-        """An answer that claims too much, or is in another client's name, is refused and changes nothing."""
-        if self.replies:
-            letter = decode(self.replies[-1 - k % len(self.replies)], self.plan.fingerprint)
-            claims = torch.zeros(12, dtype=torch.float64)
-            claims[k % 6], claims[6 + k % 6] = (1e9, 0.0) if k & 1 else (1.0, -1e102)
-            forged = letter._replace(numbers=claims).encode(self.plan.fingerprint)
-            refuses(self.parties[3], self.parties[3].accept, forged, ".")
-            sent = letter.encode(self.plan.fingerprint)
-            refuses(self.parties[3], partial(self.parties[3].accept, sender=letter.client + 1), sent, ".")
-
-    def lose(self, k):
-        """A client's file is lost, and the client begins anew."""
-        self.parties[k % 3], self.lost = Client(self.plan, k % 3), True
-        self.files[k % 3].append((copy(self.parties[k % 3]), frozenset()))
-
-    def exchange(self, k):
-        """A whole one, in which some are silent."""
-        early = self.plan.network is not None and not self.parties[3].started
-        words = converse(self.parties[3], self.parties[:3], lambda i, number: bool(k >> i & 1))
-        for who in range(4):
-            self.save(who)
-        assert self.old or early or not words, words
-
-    def kill(self, k, back=0):
-        """One of the four goes on from its last file, or from an older one."""
-        who, back = k % 4, min(back, len(self.files[k % 4]) - 1)
-        party, told = self.files[who][-1 - back]
-        party.save(self.path)
-        self.parties[who], self.old = type(party).load(self.path, self.plan), self.old or back > 0
-        self.files[who].append((copy(self.parties[who]), told))
-
-    def older(self, k):
-        self.kill(k, 1 + k // 4 % 9)
-
-    def check(self):
-        """Nobody holds a pull twice."""
-        held = [self.parties[3].desk.total]
-        for client in self.parties[:3]:
-            memory, model = client.memory, client._model
-            if model is not None or self.plan.network is None:
-                held.append(memory.base + memory.own)
-            if model is not None:
-                learner, state = model
-                parts = learner.features[0, 0], learner.offsets[0, 0], self.plan.settings.lam
-                mean = condition(*parts, Tally(*held[-1])).mean
-                torch.testing.assert_close(state.posterior.mean[0, 0], mean, rtol=0, atol=1e-9)
-                volumes = [volume(self.plan, memory.weights, data) for data in (held[-1], memory.base)]
-                gain = volumes[0] - volumes[1]  # of what it has pulled since its base, for the event
-                torch.testing.assert_close(state.gain[0, 0], gain, rtol=0, atol=1e-9)
-        assert all(len(within(data)) == int(data[0].sum()) for data in held)
-
-    def settle(self):
-        """In the end every client agrees with the server, or is refused by name because of an older file."""
-        for client in self.parties[:3]:
-            while client.state == "exploring" and client.memory.pulls < len(client.memory.share):
-                client.tell(client.ask(), 0.1)
-        last = max([self.parties[3].number, *(client.memory.answered.number for client in self.parties[:3])])
-        for _ in range(last + 3 - self.parties[3].number):
-            words = converse(self.parties[3], self.parties[:3])
-        counted = within(self.parties[3].desk.total)
-        assert self.old or (not words and (self.lost or counted == set(range(self.pulls))))
-        for i, client in enumerate(self.parties[:3]):
-            if i in words:
-                assert "out of order" in words[i] and "older file" in words[i], words
-            else:
-                assert self.files[i][-1][1] <= counted
-                assert self.plan.fitting or within(client.memory.base) == counted
-
-
-def volume(plan, weights, data):
-    """Return ln det of the precision after the pulls in ``data`` (2, K)."""
-    gradients = plan.network.gradients(weights, plan.arms)
-    prior = plan.settings.lam * torch.eye(plan.network.size).double()
-    return (prior + gradients.T * data[0] @ gradients).logdet()
-
-
-def within(data):
-    """The pulls of which ``data`` (2, K) are the counts and sums."""
-    value = round(float(data[1].sum()) * 2.0**MOST)
-    return {k for k in range(value.bit_length()) if value >> k & 1}
-
-
-OFTEN = ("pull", "carry")
-ACTIONS = (*OFTEN, *OFTEN, "begin", "merge", "collect", "exchange", "kill", "older", "lose", "forge")
-actions = st.tuples(st.sampled_from(ACTIONS), st.integers(0, 2**10))
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:client . begins anew")
-@pytest.mark.parametrize("kind", ["network", "planned"])
-@hypothesis.settings(max_examples=60, deadline=None, suppress_health_check=list(hypothesis.HealthCheck))
-@hypothesis.given(steps=st.lists(actions, max_size=60))
-def test_every_pull_is_counted_once_or_its_client_is_refused_by_name(kind, tmp_path, steps):
-    federation = Federation(kind, tmp_path)
-    for action, k in steps:
-        getattr(federation, action)(k)
-        federation.check()
-    federation.settle()
+# Exchanges
 
 
 def test_one_that_refuses_or_is_refused_is_silent_and_the_others_go_on():
@@ -483,39 +285,33 @@ def test_a_file_of_another_plan_or_party_is_refused(tmp_path):
             type(party).load(path, other)
 
 
-def at_work(kind):
-    """A client with a pull that is not sent, and a server with an answer in its inbox."""
-    problem, plan = setting(kind)
-    clients, server = started(problem, plan)
-    pull(problem, clients[0], 2)
-    server.begin()
-    server.accept(clients[0].answer(server.letters()[0]))
-    pull(problem, clients[0])
-    return problem, plan, clients[0], server
+def interrupted_at(moment, how="killed"):
+    """Kill this process, or let it find the disk full, at the ``moment``-th of the moments of its saves, from 0 on."""
+    left = iter(range(moment, -1, -1))
+    write, sync, replace = torch.save, os.fsync, Path.replace
 
+    def tick():
+        if next(left, 1) == 0:
+            if how == "killed":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise OSError(28, "No space left on device")
 
-def held(party):
-    return repr(party.memory if isinstance(party, Client) else (party.desk, party.ledger))
+    def written(*arguments):
+        tick()  # the new file is empty
+        write(*arguments)
+        tick()
 
+    def synced(descriptor):
+        tick()  # the new file is written, and not in its place; or it is in its place
+        sync(descriptor)
 
-@pytest.mark.parametrize("kind", ["network", "planned"])
-def test_a_damaged_file_opens_as_it_was_or_is_refused_in_words(kind, tmp_path):
-    *_, plan, client, server = at_work(kind)
-    draw, kept, refused = random.Random(5), 0, 0
-    for party, name in ((client, "client"), (server, "server")):
-        party.save(tmp_path / name)
-        whole = (tmp_path / name).read_bytes()
-        for _ in range(150):
-            place, length = draw.randrange(len(whole)), draw.choice((1, 1, 1, 20, 10**4))
-            noise = draw.choice((b"", draw.randbytes(1), draw.randbytes(30)))
-            (tmp_path / name).write_bytes(whole[:place] + noise + whole[place + length :])
-            try:
-                assert held(type(party).load(tmp_path / name, plan)) == held(party)
-                kept += 1
-            except ValueError as error:
-                assert name in str(error) and "weights_only" not in str(error)
-                refused += 1
-    assert refused > 200 and kept + refused == 300
+    def replaced(*paths):
+        tick()
+        target = replace(*paths)
+        tick()
+        return target
+
+    torch.save, os.fsync, Path.replace = written, synced, replaced
 
 
 @pytest.mark.parametrize("how", ["killed", "disk full"])
@@ -542,22 +338,6 @@ def test_at_every_moment_of_a_write_the_file_is_the_old_one_or_the_new(kind, how
             if os.waitstatus_to_exitcode(status) == 3:
                 break
         assert moment >= 5 and outcomes == {held(old), held(new)}
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(("kind", "seed"), [("network", 2), ("planned", 3)])
-def test_killed_at_random_points_the_run_is_the_one_that_was_not(kind, seed, tmp_path):
-    script = Path(__file__).with_name("kept_run.py")
-    command = [sys.executable, "-W", "ignore", script, tmp_path, kind, str(seed)]
-    where = {"cwd": Path(__file__).parents[2], "env": {"PYTHONPATH": ".", "PATH": "/usr/bin:/bin"}}
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300, **where)
-    assert done.returncode == 0, done.stderr[-2000:]
-    problem, plan = setting(kind)
-    trace = play(problem, plan, STEPS - plan.length)
-    diary = [tuple(map(int, line.split())) for line in (tmp_path / "arms.txt").read_text().splitlines()]
-    assert sorted(set(diary)) == list(enumerate(trace.arm[0].tolist()))
-    bill = (int(trace.up.sum()), int(trace.down.sum()))
-    assert (tmp_path / "scalars.txt").read_text() == repr(bill) and int(done.stdout) >= 3
 
 
 @pytest.mark.slow

@@ -174,24 +174,6 @@ def test_options_are_added_at_the_end_and_retired_at_any_time(csv):
             opened(written(csv, lines))
 
 
-@pytest.mark.parametrize(
-    ("lines", "reason"),
-    [
-        (
-            ["name,sugar", *LINES[1:]],
-            "Expected 2 fields in line 2, saw 4; separate by semicolons if it has decimal",
-        ),
-        ([*LINES, "", "odd,0,x,7"], "the column 'heat' in row 6 is 'x': other rows have numbers"),
-        ([*LINES, "odd,0,1_000,7"], "the column 'heat' in row 6 is '1_000'"),
-        (["name,fixed", "plain,7", "sweet,7"], r"the list of features is .*none varies"),
-        ([], r"the table is \[\]: give a header"),
-    ],
-)
-def test_a_table_that_is_none_is_refused(csv, lines, reason):
-    with pytest.raises(ValueError, match=reason):
-        opened(written(csv, lines))
-
-
 def test_features_are_scaled_by_the_ranges_of_the_first_options(csv):
     options = Options.of(csv)
     expected = [[0, 0], [1, 0.1], [1 / 3, 1], [5 / 6, 0.9], [0.4, 0.4]]

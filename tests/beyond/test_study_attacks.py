@@ -1,13 +1,14 @@
-"""Attacks on a study that once succeeded: each row of the list of attacks that concerns a study, by its identifier."""
+"""Attacks on a study that once succeeded: each row of the list of attacks that concerns a study, by its identifier.
+
+S-b and S-d, kills and processes that tell at once, are among the random attacks; S-h and M-g, what the exit code says,
+are in `test_shell`; S-g, M-f and M-i, names that a table has, are in `test_study_tables`.
+"""
 
 import errno
 import json
 import os
 import random
-import signal
 import stat
-import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -18,7 +19,6 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
 import pytest
 from click.testing import CliRunner
 from filelock import FileLock
@@ -115,7 +115,7 @@ def two_threads_tell_while_one_looks(folder: Path) -> None:
             study.verdict()
 
     def tell(option: str) -> None:
-        for k in range(100):
+        for k in range(30):
             study.tell(option, float(k % 7))
 
     looking = threading.Thread(target=look)
@@ -126,22 +126,7 @@ def two_threads_tell_while_one_looks(folder: Path) -> None:
         thread.join()
     stop.set()
     looking.join()
-    assert sorted(told(folder)) == ["a"] * 100 + ["b"] * 100
-
-
-def two_processes_tell_by_two_paths(folder: Path) -> None:
-    begun(folder)
-    link = folder / "other/link.json"
-    link.parent.mkdir()
-    link.symlink_to(folder / "study.json")
-
-    def tell(path: Path) -> None:
-        for k in range(30):
-            Study(path).tell("a", float(k))
-
-    children = [in_a_child(lambda path=path: tell(path)) for path in (folder / "study.json", link)]
-    assert all(os.waitpid(child, 0)[1] == 0 for child in children)
-    assert len(told(folder)) == 60 and link.is_symlink()
+    assert sorted(told(folder)) == ["a"] * 30 + ["b"] * 30
 
 
 def the_disk_is_full(folder: Path) -> None:
@@ -164,33 +149,6 @@ def the_disk_is_full(folder: Path) -> None:
     assert sum(bool(words) for (_, words), _ in ends) >= 2 and ends[-1] == (("", []), 1)
 
 
-def the_process_is_killed(folder: Path) -> None:
-    def tell(study: Study) -> int:
-        child = in_a_child(lambda: study.tell("a", 1.0))
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-
-    ends = wherever(folder, lambda: os.kill(os.getpid(), signal.SIGKILL), tell)
-    assert set(ends) == {(-signal.SIGKILL, 0), (-signal.SIGKILL, 1), (0, 1)} and ends[-1] == (0, 1)
-
-
-def nothing_can_be_printed(folder: Path) -> None:
-    begun(folder)
-    run = [sys.executable, "-m", "fedgo.beyond.study.cli", "--study", str(folder / "study.json")]
-    read, gone = os.pipe()
-    os.close(read)
-    with open("/dev/full", "w") as full:
-        for out, words, code, said in (
-            (full, ["tell", "a", "1"], 3, b"Note: done, but this cannot be printed"),
-            (gone, ["tell", "b", "1"], 0, b""),
-            (gone, ["show"], 0, b""),
-        ):
-            done = subprocess.run([*run, *words], stdout=out, stderr=subprocess.PIPE, check=False)
-            assert done.returncode == code and done.stderr.startswith(said)
-            assert bool(said) == bool(done.stderr)
-    os.close(gone)
-    assert told(folder) == ["a", "b"]
-
-
 def a_file_has_a_name_like_that_of_a_partial_one(folder: Path) -> None:
     others = [folder / ".study.json.original", folder / ".notes.0123abcd"]
     left = folder / ".study.json.0123abcd"
@@ -209,13 +167,6 @@ def a_study_is_opened_with_other_arguments(folder: Path) -> None:
         with pytest.raises(ValueError, match=f"was begun with is {{'{name}'.*begin another file"):
             Study(folder / "study.json", **{name: value})
     Study(folder / "study.json", seed=5, sites=["north"], **HOW)
-
-
-def a_table_has_numbers_only(folder: Path) -> None:
-    for name, table in (("a", pd.DataFrame({"x": [0.0, 1.5], "y": [1.0, 2.0]})), ("b", folder / "b.csv")):
-        (folder / "b.csv").write_text("x,y\n0,1\n1.5,3\n")
-        study = Study(folder / name, table, **HOW)
-        assert study.report[0].startswith("2 rows: 2 options, ") and study.ask() in ("0", "1.5", "0.0")
 
 
 def the_holder_of_the_lock_stops(folder: Path) -> None:
@@ -268,7 +219,7 @@ def a_name_is_a_script(folder: Path) -> None:
     assert "<img" not in study._repr_html_() and "&lt;img" in study._repr_html_()
 
 
-def three_hundred_files_are_damaged(folder: Path) -> None:
+def files_are_edited_badly(folder: Path) -> None:
     study, draw, refused = begun(folder, sites=("north", "süd")), random.Random(0), 0
     for k in range(8):
         study.tell("abc"[k % 3], float(k), "north")
@@ -276,7 +227,7 @@ def three_hundred_files_are_damaged(folder: Path) -> None:
     whole = study.path.read_text(encoding="utf-8")
     odd: list[Any] = [None, True, -1, 0, 10**400, 1e400, float("nan"), "", "x", [], {}, [[]], ["a"], "a\nb"]
     odd += ["\ud800", 1e99, 3]
-    for _ in range(300):
+    for _ in range(150):
         if draw.random() < 0.3:
             cut, end = sorted(draw.choices(range(len(whole)), k=2))
             text = whole[:cut] + draw.choice(["", whole[cut:end] * 2, '"', "[", "9" * 30]) + whole[end:]
@@ -304,7 +255,7 @@ def three_hundred_files_are_damaged(folder: Path) -> None:
             site = (again.sites or [None])[0]
             again.tell(again.ask(site), 1.0, site)
             assert again.verdict()
-    assert 120 < refused < 300
+    assert 50 < refused < 150
 
 
 def an_open_option_is_retired(folder: Path) -> None:
@@ -340,30 +291,10 @@ def a_user_interrupts(folder: Path) -> None:
     assert ((3, "Note: told, but i"), 1) in ends and ((1, "Aborted!"), 0) in ends
 
 
-def a_table_comes_from_a_spreadsheet(folder: Path) -> None:
-    for k, table in enumerate(
-        ("name,x,,\na,0,,\n,,,\nb,1,,\n,,,\n", "name\na\nb\n", '"n",x\n"a",0\n"\nb ",1')
-    ):
-        place = folder / str(k)
-        place.mkdir()
-        study = begun(place, table)
-        for _ in range(5):
-            study.tell(study.ask(), 1.0)
-        assert {row.option for row in study.standings()} == {"a", "b"}
-
-
-def shell(folder: Path, *words: str, charset: str = "utf-8") -> tuple[int, str]:
+def shell(folder: Path, *words: str) -> tuple[int, str]:
     """Return the exit code and the output of a command."""
-    done = CliRunner(charset=charset).invoke(cli.main, ["--study", str(folder / "study.json"), *words])
+    done = CliRunner().invoke(cli.main, ["--study", str(folder / "study.json"), *words])
     return done.exit_code, done.output
-
-
-def the_output_does_not_know_a_character(folder: Path) -> None:
-    begun(folder, "name,x\nα = 3,0\nb,1\n")
-    for charset in ("cp1252", "latin-1", "ascii"):
-        code, out = shell(folder, "tell", "α = 3", "3", charset=charset)
-        assert code == 0 and out.startswith("\\u03b1 = 3: 3; ")
-    assert told(folder) == ["α = 3"] * 3
 
 
 def a_name_looks_like_an_option_of_the_command(folder: Path) -> None:
@@ -472,7 +403,6 @@ def not_there(name: str, words: str, **how: Any) -> Callable[[Path], None]:
 
 
 ATTACKS = {
-    "S-h": the_output_does_not_know_a_character,
     "S-i": a_name_looks_like_an_option_of_the_command,
     "S-k": the_lock_is_removed_while_it_is_held,
     "S-l": a_file_is_merged_or_damaged,
@@ -481,13 +411,9 @@ ATTACKS = {
     "M-j": a_certificate_is_promised_no_more,
     "M-p": a_picture_has_no_ending_or_is_a_folder,
     "S-a": two_threads_tell_while_one_looks,
-    "S-b": two_processes_tell_by_two_paths,
     "S-d full": the_disk_is_full,
-    "S-d killed": the_process_is_killed,
-    "S-d printed": pytest.param(nothing_can_be_printed, marks=pytest.mark.slow),
     "S-e": a_file_has_a_name_like_that_of_a_partial_one,
     "S-f": a_study_is_opened_with_other_arguments,
-    "S-g": a_table_has_numbers_only,
     "H-h": the_holder_of_the_lock_stops,
     "H-i": a_user_may_only_read,
     "P-b": a_name_is_a_script,
@@ -504,7 +430,7 @@ ATTACKS = {
     "M-b large": refused({"noise": 1e160}, r"noise is 1e\+160: give a number above 0"),
     "M-b small": refused({"noise": 1e-160}, "noise is 1e-160: give a number above 0"),
     "M-b seed": refused({"seed": -1}, "seed is -1"),
-    "M-c": three_hundred_files_are_damaged,
+    "M-c": files_are_edited_badly,
     "M-c told": refused(("told", [["z", "", 1.0]]), r"study.json' cannot be read as a study: option is 'z'"),
     "M-c about": refused(("about", {}), "what about has is .*give centre"),
     "M-c name": refused(("method", "best"), "method is 'best': choose one of"),
@@ -520,7 +446,6 @@ ATTACKS = {
     "M-e missing": not_there("missing.json", "cannot be read as a study: No such file.*to begin one"),
     "M-e trials": not_there("new.json", "trials is missing.*--trials", noise=0.1),
     "M-f unseen": refused("name,x\na\u200b,0\nb,1\n", r"the name of option 1 is 'a\\u200b'"),
-    "M-f Excel": a_table_comes_from_a_spreadsheet,
 }
 
 

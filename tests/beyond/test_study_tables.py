@@ -78,6 +78,8 @@ READ = {
     "codes": ("solvent,t\n1,5\n2,5\n1,6\n", {"category": ["solvent"]}, ["1, 5", "2, 5", "1, 6"]),
     "long texts": (f"a,b\n{'x' * 30},1\n{'x' * 31},1\n{'x' * 31},2\n", {}, None),
     "one option": ("x,y\n1,2\n", {}, ["1"]),
+    "one column": ("name\na\nb\n", {}, ["a", "b"]),
+    "a comma and a line break in quotes": ('n,x\n"a,\nb",0\n"\nc ",1\n', {"name": "n"}, ["a, b", "c"]),
     "results of any size": ("x,r\n1,1e-12\n2,1e12\n5,-3\n", {"result": "r"}, ["1", "2", "5"]),
 }
 
@@ -108,6 +110,9 @@ REFUSED = {
         "column 'x' in row 1 is '1,234': is this a decimal comma",
     ),
     "double headers": ("t,t\n1,2\n3,4\n", {}, r"the name that two columns have is \['t'\]"),
+    "an underscore": ("x,y\n1_000,2\n3,4\n", {}, "the column 'x' in row 1 is '1_000': other rows"),
+    "nothing varies": ("name,x\na,7\nb,7\n", {}, "the list of features is .*none varies"),
+    "a name of a megabyte": (f"n,x\n{'a' * 10**6},0\nb,1\n", {"name": "n"}, "the name of option 1 is"),
     "an open quote": ('x,y\n1,"2\n3,4\n', {}, "EOF inside string"),
     "latin-1": ("x,süß\n1,2\n3,4\n", {}, "no table in UTF-8: save it as 'CSV UTF-8'"),
     "empty": ("", {}, r"the table is \[\]: give a header"),

@@ -62,19 +62,20 @@ def _line(error: Warning | Exception | str) -> str:
     return " ".join(re.sub(r"\[Errno \d+\] ", "", str(error)).split())
 
 
-def _say(text: str) -> None:
+def _say(text: str, changed: bool = True) -> None:
     """Print ``text``, with escapes for characters that the output does not know.
 
-    If that fails or is interrupted, a `DoneBut` warning says that the command is done, unless the program that reads
-    the output has closed the pipe.
+    If that fails or is interrupted, a `DoneBut` warning says that the command is done, or an ``OSError`` is raised if
+    the command has ``changed`` nothing.
     """
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         click.echo(text.encode(encoding, "backslashreplace").decode(encoding))
     except (OSError, ValueError, KeyboardInterrupt) as error:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # so that the interpreter does not fail at its end
-        if not isinstance(error, BrokenPipeError):
-            warnings.warn(f"done, but this cannot be printed: {error}", DoneBut, stacklevel=2)
+        if not changed:
+            raise OSError(f"this cannot be printed: {error}") from error
+        warnings.warn(f"done, but this cannot be printed: {error}", DoneBut, stacklevel=2)
 
 
 def _write(frame: Any, path: str, index: bool) -> None:
@@ -168,7 +169,7 @@ def begin(path: str, /, options: str, sites: tuple[str, ...], check: bool, **how
             f"{path}: {len(study.setup.options.names)} options. Next: fedgo ask{where}",
         )
     more = [f"  and {len(report) - _LINES} columns more"] if len(report) > _LINES else []
-    _say("\n".join([*report[:_LINES], *more, last]))
+    _say("\n".join([*report[:_LINES], *more, last]), not check)
 
 
 @_command
@@ -280,7 +281,7 @@ def show(path: str, top: int) -> None:
         lines += [f"and {len(rows) - top} options more: --top {len(rows)}"] if len(rows) > top else []
         opened = [trial for trial in record.open if site in (None, trial[1])]
         lines += [f"open: {option}" + f" at {place}" * bool(place) for option, place in opened]
-    _say("\n".join(lines))
+    _say("\n".join(lines), False)
 
 
 @_command

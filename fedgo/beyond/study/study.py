@@ -209,9 +209,13 @@ class Study:
             OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
             ImportError: A library is missing; the message says how to install it.
         """
+        return self._asked(size, site)[1]
+
+    def _asked(self, size: int, site: str | None) -> tuple[Setup, list[str]]:
+        """Open the next trials, and return the setup of the study and the names of their options."""
         for patience in range(_PATIENCE, -1, -1):
             # a plan may take long, so it is made while others may change the study, and again if they have
-            before = self.content
+            before = setup, _ = self.content
             asked, after = pure.next_trials(*before, size, site)
             if after == before[1]:
                 break
@@ -221,7 +225,7 @@ class Study:
                 if patience == 0 or (setup, record) == before:
                     write(setup, after)
                     break
-        return asked
+        return setup, asked
 
     def plate(self, size: int, site: str | None = None) -> Any:
         """Return the next trials (`batch`) as a pandas frame with the owner's columns and an empty one for results.
@@ -238,8 +242,7 @@ class Study:
         """
         import pandas as pd
 
-        names = self.batch(size, site)
-        setup = self.content[0]
+        setup, names = self._asked(size, site)
         rows = [setup.options.rows[setup.number_of[name]] for name in names]
         frame = pd.DataFrame(rows, columns=list(setup.options.columns))
         roles = dict(zip(setup.options.columns, setup.options.roles, strict=True))
