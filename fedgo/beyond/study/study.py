@@ -215,17 +215,18 @@ class Study:
         """Open the next trials, and return the setup of the study and the names of their options."""
         for patience in range(_PATIENCE, -1, -1):
             # a plan may take long, so it is made while others may change the study, and again if they have
-            before = setup, _ = self.content
+            before = self.content
             asked, after = pure.next_trials(*before, size, site)
             if after == before[1]:
                 break
             with self._changing("asked") as (setup, record, write):
                 if patience == 0 and (setup, record) != before:
-                    asked, after = pure.next_trials(setup, record, size, site)
-                if patience == 0 or (setup, record) == before:
+                    before = setup, record
+                    asked, after = pure.next_trials(*before, size, site)
+                if (setup, record) == before:
                     write(setup, after)
                     break
-        return setup, asked
+        return before[0], asked
 
     def plate(self, size: int, site: str | None = None) -> Any:
         """Return the next trials (`batch`) as a pandas frame with the owner's columns and an empty one for results.
