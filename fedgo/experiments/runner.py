@@ -159,7 +159,6 @@ class Sweep:
         batch: The largest number of runs in one job.
         tail: The players in whose choices the worst tenth of the runs counts as much as the mean.
         measure: Plays a `Job` and returns its rows.
-        at_once: The number of jobs that `run` plays at a time; the configuration of joblib decides if it is None.
         needs: For some players, a module that they import and that this package does not install.
         folder: The folder in which ``python -m fedgo.experiments`` keeps the table; `run` has an argument for it.
     """
@@ -178,7 +177,6 @@ class Sweep:
     batch: int = 10
     tail: tuple[str, ...] = ()
     measure: Callable[[Job], list[dict[str, Any]]] = measure
-    at_once: int | None = None
     needs: Mapping[str, str] = field(default_factory=dict)
     folder: Path = DATA
 
@@ -435,9 +433,7 @@ def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, call: Ma
     """
     rows: list[dict[str, Any]] = []
     begun = written = time.monotonic()
-    results = Parallel(study.at_once, return_as="generator_unordered")(
-        delayed(study.measure)(job) for job in jobs
-    )
+    results = Parallel(return_as="generator_unordered")(delayed(study.measure)(job) for job in jobs)
     try:
         for number, new_rows in enumerate(results, 1):
             rows += new_rows

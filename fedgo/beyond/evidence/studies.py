@@ -16,11 +16,9 @@ from fedgo.beyond.evidence.replays import BEFORE, CURVED, FEDERATED, SEARCHERS, 
 from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, WITHOUT_MISFIT, advised
 from fedgo.experiments import studies as paper
 from fedgo.experiments.halving import Rung
-from fedgo.experiments.players import Call, Player, grid, measured, play_uniform
+from fedgo.experiments.players import Player, grid, measured, play_uniform
 from fedgo.experiments.runner import Listing, Regimes, Sweep
-from fedgo.experiments.studies import costs, sizes, timed
 from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
-from fedgo.trace import Trace
 
 # --- The regime map
 
@@ -270,45 +268,6 @@ ADVISED_RUNS = Listing(
     encoding="dense",
     folder=TABLES,
 )
-# For each curve, how it is played, the setting, and its regimes.
-ADVISED_CURVES: Mapping[str, tuple[Call, Setting, list[Regime]]] = {
-    "process, in epochs": (VARIANTS["process"].call, {"kappa": 3.0}, sizes(arms=(50, 500, 2_000))),
-    "advised": (advised(), {}, sizes(arms=(50, 500, 5_000, 20_000, 50_000))),
-}
-
-
-def time_of_advised(curve: str, regime: Regime, hidden: int = 25, seed: int = 0) -> tuple[Trace, float]:
-    """Return the trace of one run of a curve of computing costs, and the processor seconds that playing it takes.
-
-    The time for making the problem is not counted.
-
-    Args:
-        curve: The name of the curve in `ADVISED_CURVES`, which decides what is played: "advised" for the recommended
-            method, or "process, in epochs" for a Gaussian process with κ = 3 as the weight of exploration.
-        regime: The problem with its numbers of arms, clients and rounds and its noise.
-        hidden: Not used.
-        seed: The seed of the run, which has the number 0.
-
-    Raises:
-        KeyError: There is no such curve.
-        ValueError: The problem of the regime is unknown, a number is out of range, or the first fit fails.
-        TypeError: A number is not whole.
-        ImportError: A library that the problem or the surrogate needs is not installed.
-    """
-    play, setting, _ = ADVISED_CURVES[curve]
-    return timed(partial(play, regime.world(1, seed), setting))
-
-
-ADVISED_COSTS = Listing(
-    "advised_costs",
-    "processor seconds and peak memory of the advised setting and of a process in epochs by K, on one thread",
-    {curve: Player(measured, grid(hidden=(25,))) for curve in ADVISED_CURVES},
-    ("seconds", "gigabytes", "synchronisations"),
-    listed=lambda curve: ADVISED_CURVES[curve][2],
-    measure=partial(costs, time_of_advised),
-    at_once=1,
-    folder=TABLES,
-)
 
 # --- What hiding every reward costs. For each budget ε a player chooses how often each arm is pulled first, and the
 # model that is fitted then.
@@ -354,6 +313,6 @@ PRIVATE = Sweep(
     folder=TABLES,
 )
 
-BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, MEASURED, DIFFER, ADVISED_RUNS, ADVISED_COSTS, PRIVATE)
+BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, MEASURED, DIFFER, ADVISED_RUNS, PRIVATE)
 # the studies of the paper and those beyond it
 STUDIES: Mapping[str, Sweep] = {**paper.STUDIES, **{study.name: study for study in BEYOND}}

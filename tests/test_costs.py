@@ -1,0 +1,33 @@
+"""What a run costs: the benchmark measures a run by itself, and the shipped tables have every curve."""
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from fedgo.experiments.runner import read
+from fedgo.experiments.world import Regime
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
+costs = pytest.importorskip("costs")  # it measures memory, as only Unix can
+
+
+@pytest.mark.parametrize("name", costs.STUDIES)
+def test_the_shipped_table_has_every_size_of_every_curve(name: str) -> None:
+    study, table = costs.STUDIES[name], read(name)
+    wanted = {
+        (curve, *regime.columns.values(), *setting.values())
+        for curve, player in study.players.items()
+        for regime in study.played_on(curve)
+        for setting in player.grid
+    }
+    found = table[["player", "problem", "arms", "sigma", "rounds", "clients", "hidden"]]
+    assert set(found.itertuples(index=False, name=None)) == wanted and len(table) == len(wanted)
+    assert (table[["seconds", "gigabytes"]] > 0).all(axis=None)
+
+
+@pytest.mark.slow
+def test_a_size_is_measured_in_a_process_of_its_own() -> None:
+    study, regime = costs.STUDIES["costs"], Regime("hartmann6", 50, rounds=2, clients=2)
+    (row,) = study.measure(study.job(regime, "parameter space", {"hidden": 3}, 0, (0,)))
+    assert 0.05 < row["gigabytes"] < 20 and row["seconds"] > 0 and row["hidden"] == 3
