@@ -31,11 +31,13 @@ import signal
 import subprocess
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import cache
 from pathlib import Path
 from pkgutil import resolve_name
 from textwrap import dedent, shorten
 from typing import Any
 
+import grimp
 import joblib
 import jupytext
 import matplotlib.font_manager  # noqa: F401 (it lists the fonts once; in a kernel a message of this would be an output)
@@ -44,7 +46,7 @@ import papermill
 import psutil
 
 from fedgo.beyond._files import whole
-from fedgo.experiments import code
+from fedgo.experiments.traces import bare
 
 TEXTS, EXECUTED, DRAFTS, TRACES = map(Path, ("notebooks", "book/_executed", "_build/draft", "book/_traces"))
 SECONDS = Path("book/seconds.json")
@@ -84,7 +86,34 @@ def seal(executed: Any) -> str:
     """Return a hash of the outputs in an executed chapter and of what is written about its last run."""
     about = {key: value for key, value in executed.metadata.fedgo.items() if key != "seal"}
     outputs = [(cell.outputs, cell.execution_count) for cell in code_cells(executed)]
-    return code.hash_of([json.dumps([about, outputs, executed.metadata.language_info], sort_keys=True)])
+    return str(joblib.hash(json.dumps([about, outputs, executed.metadata.language_info], sort_keys=True)))
+
+
+@cache
+def imports() -> grimp.ImportGraph:
+    """Return the graph of the imports between the modules of the package."""
+    return grimp.build_graph("fedgo", cache_dir=None)
+
+
+def modules_of(source: str) -> set[str]:
+    """Return the modules of the package from which the code ``source`` takes something.
+
+    A name that the ``__init__.py`` of a folder imports is of the module that defines it. Therefore another import in
+    that file makes no chapter stale.
+    """
+    names, modules = [], imports().modules
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            above = f"{node.module}." if isinstance(node, ast.ImportFrom) else ""
+            names += [above + alias.name for alias in node.names]
+    found = set()
+    for name in names:
+        holder = name if name in modules else name.rpartition(".")[0]
+        if holder != name and holder in modules and imports().find_children(holder):
+            definer = getattr(resolve_name(name), "__module__", "")
+            holder = definer if definer in modules else holder
+        found |= {holder} & modules
+    return found
 
 
 def depends_on(name: str) -> dict[str, str]:
@@ -95,24 +124,29 @@ def depends_on(name: str) -> dict[str, str]:
     sources = [cell.source for cell in code_cells(jupytext.read(text_of(name)))]
     # A semicolon at the end of a cell hides the value of its last line, but the syntax tree does not have it.
     cells = [ast.dump(ast.parse(source, name)) + ";" * source.rstrip().endswith(";") for source in sources]
-    package = Path("fedgo").resolve()
-    names = [*code.imported(ast.parse("\n".join(sources)), "")]
-    modules = code.hashes(names, package)
-    own = {code.module_of(used, package) for used in names}
+    own = modules_of("\n".join(sources))
+    used = own.union(*map(imports().find_upstream_modules, own))
+    files = {module: Path(*module.split(".")).with_suffix(".py") for module in used}
+    files = {
+        module: path if path.is_file() else path.with_suffix("") / "__init__.py"
+        for module, path in files.items()
+    }
     # Of the tables of fedgo.beyond, a chapter of the paper reads those that its code names.
-    beyond = any(module.startswith("fedgo.beyond") for module in modules)
-    code_of = "".join(cells)
+    beyond = any(module.startswith("fedgo.beyond") for module in used)
     data = [
         path
-        for path in sorted(package.rglob("data/**/*"))
-        if path.is_file() and (beyond or "beyond" not in path.parts or f"'{path.stem}'" in code_of)
+        for path in sorted(Path("fedgo").rglob("data/**/*"))
+        if path.is_file() and (beyond or "beyond" not in path.parts or f"'{path.stem}'" in "".join(cells))
     ]
     return {
-        "its code": code.hash_of(cells),
-        "the data": code.hash_of(part for path in data for part in (path.name, path.read_bytes())),
-        "requirements.lock": code.hash_of([Path("requirements.lock").read_bytes()]),
+        "its code": joblib.hash(cells),
+        "the data": joblib.hash([(path.name, path.read_bytes()) for path in data]),
+        "requirements.lock": joblib.hash(Path("requirements.lock").read_bytes()),
         "Python": platform.python_version(),
-        **dict(sorted(modules.items(), key=lambda pair: pair[0] not in own)),
+        **{
+            module: joblib.hash(bare(files[module]))
+            for module in sorted(used, key=lambda module: (module not in own, module))
+        },
     }
 
 

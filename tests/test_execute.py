@@ -1,5 +1,6 @@
 """A chapter is executed when something that it depends on has changed, and only then."""
 
+import sys
 from pathlib import Path
 
 import execute
@@ -21,9 +22,9 @@ runs = 10
 ```
 
 ```{code-cell} ipython3
-import fedgo
+from fedgo import radius
 
-runs * fedgo.radius()
+runs * radius()
 ```
 """
 FILES = {
@@ -31,7 +32,7 @@ FILES = {
     "fedgo/__init__.py": "from fedgo.ball import radius\nfrom fedgo.other import unused\n",
     "fedgo/ball.py": '"""A ball."""\n\nfrom fedgo import sizes\n\n\ndef radius():\n    return sizes.SIZE\n',
     "fedgo/sizes.py": "SIZE = 4.2\n",
-    "fedgo/other.py": "unused = 1\n",
+    "fedgo/other.py": "def unused():\n    return 1\n",
     "fedgo/data/arms.csv": "1,2\n",
     "requirements.lock": "torch==1\n",
 }
@@ -42,6 +43,10 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A book of one chapter, which was executed."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))  # of the kernel
+    for module in [name for name in sys.modules if name.partition(".")[0] == "fedgo"]:
+        monkeypatch.delitem(sys.modules, module)
+    monkeypatch.syspath_prepend(tmp_path)
+    execute.imports.cache_clear()
     for name, content in FILES.items():
         Path(name).parent.mkdir(parents=True, exist_ok=True)
         Path(name).write_text(content)
@@ -56,14 +61,15 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ("file", "old", "new", "reason"),
     [
         ("notebooks/one.md", "# A chapter", "# Another title", ""),
-        ("notebooks/one.md", "runs * f", "# a comment\nruns*f", ""),
+        ("notebooks/one.md", "runs * r", "# a comment\nruns*r", ""),
         ("notebooks/one.md", "radius()", "radius();", "its code"),
         ("fedgo/ball.py", "A ball.", "Another docstring.", ""),
         ("fedgo/ball.py", "SIZE", "SIZE / 2", "fedgo.ball"),
         ("fedgo/sizes.py", "4.2", "5.3", "fedgo.sizes"),
         ("fedgo/other.py", "1", "2", ""),
         ("fedgo/__init__.py", "import unused", "import unused as public", ""),
-        ("fedgo/__init__.py", "ball import radius", "sizes import SIZE as radius", "fedgo.ball"),
+        ("fedgo/__init__.py", "ball import radius", "other import unused as radius",
+         "fedgo.other, fedgo.ball, fedgo.sizes"),
         ("fedgo/data/arms.csv", "1", "2", "the data"),
         ("requirements.lock", "1", "2", "requirements.lock"),
     ],
@@ -71,6 +77,9 @@ def book(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_what_makes_a_chapter_stale(file: str, old: str, new: str, reason: str) -> None:
     assert execute.why_stale("one") == ""
     Path(file).write_text(FILES[file].replace(old, new))
+    for module in [name for name in sys.modules if name.partition(".")[0] == "fedgo"]:
+        del sys.modules[module]
+    execute.imports.cache_clear()
     assert execute.why_stale("one") == reason
 
 
@@ -106,7 +115,10 @@ def test_todays_text_is_put_around_the_outputs() -> None:
     assert (title.source, last.outputs[0].data["text/plain"]) == ("# Another title", "42.0")
 
 
-def test_code_is_put_where_the_text_names_it_and_a_name_that_is_gone_stops_the_build() -> None:
+def test_code_is_put_where_the_text_names_it_and_a_name_that_is_gone_stops_the_build(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.undo()  # the package itself
     text = "Before.\n\n```{source} fedgo.confidence.Ball.contains\n```\n\nAfter."
     shown = execute.written_out(text)
     assert "{src}`fedgo.confidence.Ball.contains`\n\n```python\ndef contains(" in shown

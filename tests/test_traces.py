@@ -2,10 +2,11 @@
 
 from dataclasses import replace
 
+import grimp
 import pytest
 
+from fedgo.beyond.evidence.roster import PLAYERS
 from fedgo.experiments import traces
-from fedgo.experiments.code import hashes
 from fedgo.experiments.players import Player
 from fedgo.experiments.results import evaluate, tuned
 from fedgo.experiments.roster import ALGORITHMS
@@ -101,20 +102,25 @@ def test_another_setting_other_code_or_libraries_compute_again(folder, computed,
     ALGORITHMS["DisLinUCB"].play(small(), setting | {"gamma": 1.0})  # the default
     assert len(computed) == 1
     ALGORITHMS["DisLinUCB"].play(small(), setting | {"beta": 0.2})
-    monkeypatch.setattr(traces, "code", lambda modules, files: "0" * 16)
+    monkeypatch.setattr(traces, "code", lambda: "0" * 16)
     ALGORITHMS["DisLinUCB"].play(small(), setting)
     monkeypatch.setattr(traces, "version", lambda name: "99")
     ALGORITHMS["DisLinUCB"].play(small(), setting)
     assert len(computed) == 4
 
 
-@pytest.mark.parametrize("name", ALGORITHMS)
-def test_a_stored_trace_goes_with_the_module_of_its_own_algorithm(folder, monkeypatch, name):
-    roots = []
-    monkeypatch.setattr(traces, "code", lambda modules, files: roots.extend(modules) or "0" * 16)
-    key = ALGORITHMS[name].call.key
-    traces.stored(ALGORITHMS["Uniform"].call, key, small(), {})
-    assert key.split(", ")[0].rpartition(".")[0] in hashes(roots)
+def test_the_code_of_all_that_is_played_counts_and_that_of_a_figure_does_not() -> None:
+    names = {
+        ".".join(file.relative_to(traces.PACKAGE.parent).with_suffix("").parts) for file in traces.files()
+    }
+    graph = grimp.build_graph("fedgo", cache_dir=None)
+    for player in (*ALGORITHMS.values(), *PLAYERS.values()):
+        algorithm = getattr(player.call, "key", "fedgo.problem.Problem").split(", ")[0]
+        played = max((name for name in graph.modules if algorithm.startswith(f"{name}.")), key=len)
+        others = ({player.call.__module__, played} | graph.find_upstream_modules(played)) - names
+        # what runs studies and keeps tables is no part of a player
+        assert all(name.startswith(("fedgo.experiments.", "fedgo.beyond.evidence.")) for name in others)
+    assert not names & {"fedgo.pages.figures", "fedgo.experiments.runner", "fedgo.beyond.study.study"}
 
 
 def test_what_nobody_knows_the_code_of_is_not_kept(folder):
