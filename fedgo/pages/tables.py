@@ -83,6 +83,12 @@ def share_of_parts(states: Sequence[State]) -> str:
     return f"{fives}<br>{', '.join(words)}"
 
 
+def ranged(estimate: Sequence[float]) -> str:
+    """Return an ``estimate``, the ends of its interval last, as text, such as "0.83 (0.81 to 0.85)"."""
+    mean, low, high = estimate
+    return f"{mean:.2f} ({low:.2f} to {high:.2f})"
+
+
 class Frequency(NamedTuple):
     """The frequency of ``failures`` in ``trials`` runs, with the exact 95 % interval of Clopper and Pearson."""
 

@@ -9,11 +9,12 @@ exponential kernel, variance 1 and length scale .5·√(d_x/6). "level": h_i is 
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -26,6 +27,7 @@ from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import Fitted, Independent, IndependentArms, Noise, as_number
 from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
+from fedgo.experiments.summaries import interval
 from fedgo.experiments.world import Regime
 from fedgo.problem import Problem
 from fedgo.trace import Trace
@@ -226,3 +228,17 @@ CASES = {
 JOINED = tuple(CASES)[:4]  # the cases in which a site that joins late is measured
 # Two groups of cases decide about the warp. In the first all arms are pulled before the first fit, in the second not.
 WARP_TUNING = (JOINED, tuple(regime for regime in CASES if regime.arms == 500))
+
+
+def case_of(text: str, tau: float, shape: str = "smooth", problem: str = "hartmann6") -> Regime:
+    """Return the first regime of such a case whose name has ``text`` in it."""
+    return next(one for one, case in CASES.items() if case == (problem, tau, shape) and text in str(one))
+
+
+def ratio(
+    played: Mapping[str, Any], ours: str = "differ", other: str = "as if alike", column: str = "regret"
+) -> tuple[float, float, float]:
+    """Return the geometric mean, over common runs, of a column of ``ours`` over that of ``other``, with its interval."""
+    one, two = (played[name].set_index("run")[column] for name in (ours, other))
+    logs = np.log(one / two).dropna().to_numpy()  # pandas divides the rows of equal runs
+    return interval(lambda sample, axis: np.exp(np.mean(sample, axis=axis)), logs)

@@ -350,8 +350,8 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         # each option that is added takes a further δ/K, and each site that joins a further δ/N
         grown = len(rows) / setup.begun * sites / (sites - setup.joined)
         share = 1 - setup.guarantee.delta * sites * (1 + math.log(grown))
-        words = f"{best.option} is at most {best.certificate:.3g} below the best"
-        words += f", with probability {share:.3g},\nif noise and reach are true bounds."
+        words = f"No option beats {best.option} by more than {best.certificate:.3g}, "
+        words += f"with probability {share:.3g} if noise and reach are true bounds."
         if share <= 0:
             return f"{best.option}: so many options or sites were added that no certificate is promised any more."
         if mixed:
@@ -376,7 +376,7 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         gap = shortfall(whole, offset + numbers[best.option], left)
         return f"No option beats {best.option} by more than {gap:.3g}, with probability 0.95 if the model is right."
     gap = max([0.0, *(setup.sign * (other - best.estimate) for other in others)])
-    return f"No option beats {best.option} by more than {gap:.3g}, says the model, which may err."
+    return f"No option beats {best.option} by more than {gap:.3g}, if the model is right."
 
 
 def usual(setup: Setup, record: Record) -> tuple[float, float]:
