@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo.pages.tables import Checks, Rate, frequency, quote, rate, share_of_parts, table
+from fedgo.pages.tables import Checks, Rate, frequency, quote, ranged, rate, share_of_parts, table
 
 
 @pytest.fixture
@@ -107,3 +107,7 @@ def test_the_squares_of_a_claim_stand_in_fives_and_are_sorted_by_state():
     states = ["open", "held", "reversed", "held", "held", "held"]
     assert share_of_parts(states) == "■■■■⊠ □<br>4\u00a0held, 1\u00a0reversed, 1\u00a0open"
     assert share_of_parts(["held"]) == "■<br>1\u00a0held"
+
+
+def test_an_estimate_is_text_with_its_interval():
+    assert ranged((0.834, 0.8, 0.8549)) == "0.83 (0.80 to 0.85)"

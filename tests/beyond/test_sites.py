@@ -288,7 +288,7 @@ def test_a_trial_is_planned_for_its_own_site_as_if_open_ones_were_told(tmp_path)
 def test_a_certificate_counts_the_trials_of_its_own_site(tmp_path):
     study = begun(tmp_path, differ=True, centre=11.0, reach=1.5)
     visit(study, SITES * 20)
-    assert "with probability 0.9," in study.verdict("north")
+    assert "with probability 0.9 if" in study.verdict("north")
     own = [[r - 11 for *trial, r in study.told if trial == [f"o{x}", "north"]] for x in range(12)]
     n, total = np.array([len(each) for each in own]), np.array([sum(each) for each in own])
     before = []
@@ -303,11 +303,11 @@ def test_a_certificate_counts_the_trials_of_its_own_site(tmp_path):
         before.append(prices)
         study = Study(study.path, sites=[*SITES, "east"])
     assert all(later >= earlier for earlier, later in zip(*before, strict=True))
-    assert f"with probability {1 - 0.1 * (1 + np.log(1.5)):.3g}," in study.verdict("east")
+    assert f"with probability {1 - 0.1 * (1 + np.log(1.5)):.3g} if" in study.verdict("east")
     table = tmp_path / "options.csv"
     table.write_text(table.read_text() + "".join(f"o{x},{x}\n" for x in range(12, 18)))
     share = 1 - 0.1 * (1 + np.log(18 * 3 / (12 * 2)))
-    assert f"with probability {share:.3g}," in Study(study.path, table).verdict("east")
+    assert f"with probability {share:.3g} if" in Study(study.path, table).verdict("east")
 
 
 def test_a_certificate_of_pooled_sites_is_about_no_average_of_them_and_the_verdict_says_so(tmp_path):
@@ -419,3 +419,9 @@ def test_every_player_of_the_study_is_measured(monkeypatch):
     assert 0 <= rows["differ"]["own"] <= 1 and np.isnan(rows["as if alike"]["own"])
     joined = [name for name, row in rows.items() if row["joining"] == row["joining"]]
     assert joined == ["as if alike", "differ", "each alone"]
+
+
+def test_a_ratio_of_players_counts_the_runs_that_both_have() -> None:
+    ours, other = ({"run": [0, 1, 2], "regret": [1.0, 9.0, 5.0]}, {"run": [1, 0], "regret": [1.0, 1.0]})
+    found = measured.ratio({"differ": pd.DataFrame(ours), "as if alike": pd.DataFrame(other)})
+    assert found == pytest.approx((3, 1, 9))

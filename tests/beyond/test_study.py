@@ -185,13 +185,13 @@ def test_certificates_hold_and_a_wrong_bound_is_refuted(csv):
     study = opened(csv, **GUARDED)
     go_on(study, 40, random.Random(1))
     assert all(TASTE["some"] - TASTE[row.option] <= row.certificate <= 6 for row in study.standings())
-    assert study.verdict().startswith("some is at most") and len(study.to_frame()) == 5
+    assert study.verdict().startswith("No option beats some by more than") and len(study.to_frame()) == 5
     assert "certificate" in study._repr_html_()
     assert study.plot().get_suptitle().split() == study.verdict().split()
     # the probability falls by about δ/K = 0.1/5 for an option that is added
-    assert "with probability 0.9," in study.verdict()
+    assert "with probability 0.9 if" in study.verdict()
     grown = opened(written(csv, [*LINES, "more,14,150,7"]))
-    assert f"with probability {0.9 - 0.1 * math.log(6 / 5):.3g}," in grown.verdict()
+    assert f"with probability {0.9 - 0.1 * math.log(6 / 5):.3g} if" in grown.verdict()
     written(csv, LINES)
     wrong = opened(csv, "wrong.json", **GUARDED | {"noise": 0.001, "reach": 0.5, "spread": 1.0})
     go_on(wrong, 30, random.Random(1))
