@@ -4,6 +4,7 @@ from copy import copy
 from itertools import pairwise
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from click.testing import CliRunner
