@@ -238,7 +238,7 @@ def case_of(text: str, tau: float, shape: str = "smooth", problem: str = "hartma
 def ratio(
     played: Mapping[str, Any], ours: str = "differ", other: str = "as if alike", column: str = "regret"
 ) -> tuple[float, float, float]:
-    """Return the geometric mean, over common runs, of a column of ``ours`` over that of ``other``, with its interval."""
+    """Return the geometric mean, over common runs, of a column of ``ours`` over that of ``other``, with an interval."""
     one, two = (played[name].set_index("run")[column] for name in (ours, other))
     logs = np.log(one / two).dropna().to_numpy()  # pandas divides the rows of equal runs
     return interval(lambda sample, axis: np.exp(np.mean(sample, axis=axis)), logs)
