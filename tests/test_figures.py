@@ -1,7 +1,5 @@
 """Colours and markers that tell algorithms apart, and numbers at the ticks as the book prints them."""
 
-import re
-
 import numpy as np
 import pytest
 import torch
@@ -11,10 +9,7 @@ from matplotlib.figure import Figure
 
 from fedgo.experiments.roster import ALGORITHMS, SIX
 from fedgo.pages.figures import (
-    FOR_PHONE,
-    PHONE,
     STYLES,
-    both_widths,
     plain_ticks,
     regret_and_communication,
 )
@@ -74,20 +69,4 @@ def test_the_papers_figures_end_at_the_final_means_and_nothing_leaves_their_axes
                 assert (x, y) == (500, getattr(trace, values)[:, -1].double().mean()) and low < y < high
         assert panels[1].get_ylim() == panels[2].get_ylim() != panels[0].get_ylim()
         assert [text.get_text() for text in panels[1].texts] == ["N-GO-UCB: none"]
-    plt.close(figure)
-
-
-def test_a_drawing_holds_another_for_a_phone_with_its_panels_below_each_other():
-    figure, panels = plt.subplots(1, 2, figsize=(7, 3), sharey=True)
-    wide, _, phone = both_widths(figure).partition(FOR_PHONE)
-    assert "dc:date" not in wide + phone  # drawn again tomorrow, it is the same file
-    sizes = [
-        tuple(map(float, re.findall(r'(?:width|height)="([\d.]+)pt"', part)[:2])) for part in (wide, phone)
-    ]
-    assert sizes[0][0] > 6 * 72 > 4 * 72 > sizes[1][0] and sizes[1][1] > sizes[0][1]
-    upper, lower = (panel.get_position() for panel in panels)
-    assert upper.y0 > lower.y1 and all(panel.yaxis.get_tick_params()["labelleft"] for panel in panels)
-    small = Figure(figsize=(PHONE, 2))
-    small.subplots()
-    assert FOR_PHONE not in both_widths(small)
     plt.close(figure)

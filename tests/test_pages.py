@@ -12,8 +12,6 @@ from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "book/ext"))
-import breaking
-import dark
 import opened
 import package
 
@@ -129,33 +127,9 @@ def test_a_default_that_is_no_python_is_dots() -> None:
     assert shown == ("(a: list = ..., b = ...)", "int")
 
 
-@pytest.mark.parametrize(
-    ("colour", "seen"),
-    [("#fff", "#121212"), ("black", "#ededed"), ("#d55e00", "#d55e00"), ("#eef3fb", "#191d24")],
-)
-def test_in_the_dark_greys_and_tints_turn_and_colours_stay(colour: str, seen: str) -> None:
-    assert dark.on_dark(colour) == seen
-
-
 def test_a_formula_keeps_the_marks_that_touch_it(site: Path) -> None:
     (kept,) = re.findall(r'See <span class="unbroken">(.*?)</span> then', read(site, "drawn.html"))
     assert words(kept) == r"( \(x\) ),"
-
-
-@pytest.mark.parametrize(
-    ("tex", "parts"),
-    [
-        ("N = 20", ["N = 20"]),
-        (
-            r"\Lambda = \ln(\det\Sigma_{NT} + \det I) + x_1x_2x_3",
-            [r"\Lambda = {}", r"\ln(\det\Sigma_{NT} + \det I) + {}", "x_1x_2x_3"],
-        ),
-        (r"x_1x_2x_3x_4x_5x_6 \ge -y_1y_2y_3", [r"x_1x_2x_3x_4x_5x_6 \ge {}", "-y_1y_2y_3"]),
-        (r"\begin{aligned} x_1x_2x_3x_4 &= y_1y_2y_3 \end{aligned}", None),
-    ],
-)
-def test_a_long_formula_breaks_after_relations_and_signs(tex: str, parts: list[str] | None) -> None:
-    assert breaking.pieces(tex) == (parts or [tex])
 
 
 def test_a_page_links_to_the_repository_or_says_that_its_address_is_not_set(

@@ -1,6 +1,5 @@
 """The repository: the files that name versions agree, the wheel serves a stranger, Binder opens the chapters."""
 
-import json
 import os
 import re
 import shutil
@@ -108,17 +107,6 @@ def test_the_wheel_has_what_a_stranger_needs(tmp_path: Path) -> None:
     (tmp_path / "mypy.ini").write_text("[mypy]\n[mypy-torch.*,numpy.*]\nfollow_imports = skip\n", "utf-8")
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=mypy.ini", "use.py"]
     subprocess.run(command, cwd=tmp_path, env=environment, check=True)
-
-
-def test_binder_opens_the_text_as_notebooks(tmp_path: Path) -> None:
-    environment = os.environ | {"NB_PYTHON_PREFIX": str(tmp_path)}
-    subprocess.run([ROOT / "postBuild"], env=environment, check=True)
-    settings = json.loads((tmp_path / "share/jupyter/lab/settings/overrides.json").read_text("utf-8"))
-    viewers = settings["@jupyterlab/docmanager-extension:plugin"]["defaultViewers"]
-    assert viewers == {"markdown": "Jupytext Notebook", "myst": "Jupytext Notebook"}
-    # a pair of which JupyterLab loads the extension of jupytext
-    assert "  - jupyterlab=4.6\n" in (ROOT / "environment.yml").read_text("utf-8")
-    assert "jupytext==1.19.6\n" in (ROOT / "requirements.lock").read_text("utf-8")
 
 
 @pytest.mark.parametrize(("made_in", "stale"), [("here", 0), ("another folder", 1)])

@@ -193,13 +193,6 @@ def test_while_all_rewards_are_alike_the_arms_are_independent():
     assert fit.mean.tolist() == [1, 1, 1] and fit.variance[:2].tolist() == [0.125, 0.25]
 
 
-def test_a_budget_of_one_pull_and_more_arms_than_the_budget_are_played():
-    problem = skewed(4, 2, 40, 2)
-    assert ADVISED.play(problem, 1, 1).arm.shape == (2, 3)  # two distinct arms, and one round
-    trace = ADVISED.play(problem, 2, 5)
-    assert trace.phase_one == 2 and trace.arm.shape == (2, 14)
-
-
 def test_how_bold_a_plan_is_follows_from_the_budget_or_from_the_pulls_if_they_are_more():
     budgets = (1, 100, 400, 2000, 20_000)
     expected = [2, *(0.55 * np.log(budget) for budget in budgets[1:4]), 5]

@@ -1,5 +1,7 @@
 """Bad input beyond the paper: one error that names the argument, the value received and a remedy, before any work."""
 
+from functools import partial
+
 import pytest
 import torch
 from test_bad_input import (
@@ -31,12 +33,14 @@ from test_bad_input import (
 
 from fedgo import Exploration, Network, Settings
 from fedgo.beyond import Client, Fitting, Plan, Server
+from fedgo.beyond.evidence.private import Hiding
 from fedgo.beyond.evidence.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.federation.local import at_random, converse, play
 from fedgo.beyond.guarantees.exact import Prior, computable_lam, exact_intervals
 from fedgo.beyond.guarantees.guarantee import Guarantee, TabularIntervals, guarded, guarded_fed_go_ucb
+from fedgo.beyond.guarantees.kernel import KernelIntervals
 from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
-from fedgo.beyond.method.advised import ADVISED, Advised
+from fedgo.beyond.method.advised import ADVISED, METHODS, Advised
 from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
@@ -47,8 +51,10 @@ GRADED = {"arms": ARMS[0], "network": NETWORK, "length": 4}
 GIVEN_VALUE = {"start": SHARED, "value": 3.0}
 PLANNED = {"rounds": WHOLE, "until": ANOTHER, "guarantee": ANOTHER}
 SCRIPT = {"name": "g", "proposal": None, "exploration": Exploration.nothing(2), "clients": 2, "rounds": 2}
+FEATURES = {"features": ARMS[0], "norm": 1.0}
 ONES = torch.ones(3).double()
 TWICE = ARMS[0, [0, 1, 1]]  # a gradient that stands twice
+DIFFERING = Plan(ARMS[0], clients=2, fitting=Fitting(0.3, 5, differ=True))
 PUBLIC = Plan(ARMS[0], Settings(encoding="counts"), 2, NETWORK, 4)
 
 
@@ -82,7 +88,14 @@ CASES = [
     *row(surrogate_ucb, EPOCHS, problem=ANOTHER, clients=WHOLE, **PLANNED, optimism=ANOTHER, begins=ANOTHER),
     *row(Optimism, {}, kappa=FROM_0, untried=bad(-1), sigma=bad(0.0)),
     *row(surrogate_ucb, EPOCHS, surrogate=bad(kinds=("gp",))),
-    *row(Fitting, {"sigma": 0.3, "rounds": 10}, rounds=WHOLE, sigma=ABOVE_0, how=NO_PLAN),
+    *row(
+        Fitting,
+        {"sigma": 0.3, "rounds": 10},
+        rounds=WHOLE,
+        sigma=ABOVE_0,
+        how=NO_PLAN,
+        differ=bad(kinds=(1,)),
+    ),
     *row(planned, untried=bad(-1), kappa=FROM_0, until=ANOTHER, surrogate=bad(kinds=("gp",))),
     *row(Advised, kappa=FROM_0, untried=bad(-1), share=ABOVE_0, few=FROM_0),
     *row(Advised, bold=FROM_0),
@@ -103,6 +116,13 @@ CASES = [
     *row(Client(PUBLIC).tell, {"arm": 0}, reward=bad(NAN, -1e101, kinds=("1",))),
     *row(Client(PUBLIC).retire, arm=bad(3)),
     *row(Server, plan=ANOTHER),
+    *row(Hiding, {"clients": 5, "epsilon": 1.0}, epsilon=bad(0.0), delta=bad(0.0), way=bad("nobody")),
+    *row(
+        partial(KernelIntervals, 2, 0.3, 2.0, 0.3),
+        FEATURES,
+        norm=bad(-1.0),
+        features=bad(ONES, NAN * ARMS[0]),
+    ),
     *row(at_random, share=bad(1.5, kinds=("x",))),
 ]
 
@@ -135,6 +155,11 @@ TOGETHER = [
     (lambda: Plan(ARMS[0], COUNTS, 1, Network(5), 2), "d_x"),
     (lambda: Plan(ARMS[0], COUNTS, 2, NETWORK, 6, fitting=Fitting(0.3, 10)), "network and fitting"),
     (lambda: Plan(ARMS[0], clients=2), "network and fitting"),
+    (lambda: Hiding(5, 1.0, low=2.0, high=2.0), "high - low"),
+    (lambda: Fitting(0.3, 5, METHODS["ucb1"], True), "surrogate"),
+    (lambda: Plan(ARMS[0], clients=1, fitting=Fitting(0.3, 5, differ=True)), "clients"),
+    (lambda: play([PROBLEM.only(0)], DIFFERING, 4), "number of problems"),
+    (lambda: play([PROBLEM.only(0), PROBLEM.only(1)], DIFFERING, 4), "the arms"),
     (lambda: converse(Server(PUBLIC), [Client(PUBLIC)]), "the clients"),
     (lambda: play(PROBLEM.only(0), PUBLIC, 4, torch.tensor([0, 1])), "turns"),
     (lambda: play(PROBLEM.only(0), PUBLIC, 2, torch.tensor([0, -1])), "turns"),

@@ -31,18 +31,6 @@ def test_the_mode_is_kept_and_a_link_is_followed(tmp_path):
         _files.write_arrays(tmp_path, "the thing", {}, ARRAYS)
 
 
-def test_what_a_killed_process_left_is_removed_and_what_one_is_writing_is_not(tmp_path):
-    old, new, other = (
-        tmp_path / name for name in (".thing.npz.0a1b2c3d", ".thing.npz.abcdabcd", ".thing.npz.x")
-    )
-    for left in (old, new, other):
-        left.touch()
-    os.utime(old, (0, 0))
-    os.utime(other, (0, 0))
-    _files.write_arrays(tmp_path / "thing.npz", "the thing", {"k": 1}, ARRAYS)
-    assert sorted(tmp_path.iterdir()) == sorted([new, other, tmp_path / "thing.npz"])
-
-
 def test_the_folder_is_synchronised_after_the_file_is_in_its_place(tmp_path, monkeypatch):
     synced, sync = [], os.fsync
 

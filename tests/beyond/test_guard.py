@@ -14,10 +14,9 @@ from instances import INF, about, assert_same, double, random_world
 from reference import go_ucb as reference
 from scipy.stats import beta as beta_distribution
 
-from fedgo import Exploration, Langevin, Problem, Settings, shared_start, simulate
+from fedgo import Exploration, Langevin, Problem, Settings, shared_start
 from fedgo.beyond.guarantees.guarantee import (
     Guarantee,
-    Guard,
     Scripted,
     guard_regret,
     guarded,
@@ -25,8 +24,7 @@ from fedgo.beyond.guarantees.guarantee import (
     malicious,
 )
 from fedgo.beyond.guarantees.intervals import outside
-from fedgo.beyond.guarantees.optimist import Optimist, optimistic_ucb1, with_trivial
-from fedgo.confidence import Tally
+from fedgo.beyond.guarantees.optimist import optimistic_ucb1
 from fedgo.phase_one import explore
 from fedgo.simulation import order_of_ties
 from fedgo.theory.ball import tabular_information
@@ -216,24 +214,11 @@ def worst_case(seed, runs=3):
     return problem, clients, rounds, Guarantee(value, 0.2, 0.1, kappa, gamma, simultaneous)
 
 
-class Malice(Guard):
-    """The guard around the worst proposal there is at every step: of what it accepts, the largest certificate."""
-
-    def choose(self, state):
-        interval = state.counted.interval
-        price = interval.price
-        accepted = price <= self.kappa * (interval.upper - interval.lower)  # the largest U at least
-        proposed = torch.where(accepted, price, -1.0).argmax(-1)
-        return proposed, proposed >= 0
-
-
 def maliciously(problem, clients, rounds, guarantee):
-    runs, arms = problem.means.shape
-    optimist = Optimist(clients, guarantee.intervals(clients), Tally.blank(runs, arms), guarantee.gamma)
-    script = Scripted(clients, torch.zeros(runs, 1, dtype=torch.int64), arms)
-    guard = Malice(optimist, script, guarantee.kappa, order_of_ties(problem, clients))
-    trace = simulate("malice", problem, guard, Exploration.nothing(runs), clients, clients * rounds)
-    return with_trivial(trace, guarantee.value)
+    """The guard around the worst arm that it accepts."""
+    nothing = Exploration.nothing(len(problem.means))
+    evil = malicious(problem, nothing, clients, guarantee)
+    return guarded("malice", problem, evil, nothing, clients, rounds, guarantee)
 
 
 @pytest.mark.slow

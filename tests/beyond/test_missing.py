@@ -13,9 +13,8 @@ import torch
 from fedgo import Network, realizable
 from fedgo.beyond.federation.model import course
 from fedgo.beyond.federation.plan import Fitting, Plan
-from fedgo.beyond.method.advised import ADVISED, UCB1
+from fedgo.beyond.method.advised import ADVISED
 from fedgo.beyond.method.epochs import surrogate_ucb
-from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.surrogates import IndependentArms
 from fedgo.beyond.study.study import Study
 from fedgo.confidence import Tally
@@ -68,21 +67,6 @@ def test_a_study_says_that_a_fit_failed_and_why(tmp_path) -> None:
     for reward in (1.0, 2.0):
         study.tell(study.ask(), reward)
     assert study.verdict() == "Nothing can be said yet: the fit failed: no optimum."
-
-
-def test_without_scipy_a_game_a_plan_and_a_fit_say_how_to_install_it(monkeypatch) -> None:
-    for module in ("scipy", "scipy.optimize"):
-        monkeypatch.setitem(sys.modules, module, None)
-    remedy = r"scipy.* is not installed: pip install 'fedgo\[study\]'"
-    data = Tally(*TOTAL)
-    for call in (
-        lambda: Fitting(0.3, 10),
-        lambda: ADVISED.play(PROBLEM, 2, 10),
-        lambda: GaussianProcess(warp=True).fit(PROBLEM.arms[0], data, 0.3),
-    ):
-        with pytest.raises(ImportError, match=remedy):
-            call()
-    assert Plan(PROBLEM.arms[0], clients=2, fitting=Fitting(0.3, 10, UCB1)).length > 0
 
 
 WITHOUT = """

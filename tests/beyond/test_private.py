@@ -141,21 +141,6 @@ def test_the_interval_under_noise_by_hand():
     assert upper[1] == -lower[1] == math.inf  # nothing was released of the other arm
 
 
-@pytest.mark.parametrize(
-    ("how", "said"),
-    [
-        ({"epsilon": 0.0}, "epsilon is 0.0"),
-        ({"epsilon": 1.0, "high": math.inf}, "high - low is inf"),
-        ({"epsilon": 1.0, "delta": 0.0}, "delta is 0.0"),
-        ({"epsilon": 1.0, "low": 2.0, "high": 2.0}, "high - low is 0.0: give low < high"),
-        ({"epsilon": 1.0, "way": "nobody"}, "way is 'nobody'"),
-    ],
-)
-def test_a_mechanism_that_promises_nothing_is_refused_by_name(how, said):
-    with pytest.raises(ValueError, match=said):
-        Hiding(5, **how)
-
-
 def test_a_guard_is_refused_a_large_delta_is_warned_of_and_cut_rewards_are_counted():
     with pytest.raises(TypeError, match="rewards that are not released"):
         play(WORLD.problem, until=Guarantee(8.4, 0.1))

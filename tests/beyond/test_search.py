@@ -103,15 +103,6 @@ def test_a_batch_repeats_nothing_and_obeys_open_and_retired_arms_and_turns(seed)
     assert [int(cell) // 30 for cell in chosen] == [1, 0, 1, 0, 1]
 
 
-@pytest.mark.parametrize("factor, shift", [(2.0**-100, 0.0), (2.0**100, 0.0), (1.0, 1000.0)], ids=str)
-def test_the_unit_and_the_zero_of_rewards_change_no_choice(factor, shift):
-    points, counts, sums, order = table(4)
-    plain = searching(Sites().fit(points, Tally(counts, sums), 0.1), counts, 0.1, order, 6)
-    moved = Tally(counts, (sums + shift * counts) * factor)
-    fit = Sites().fit(points, moved, 0.1 * factor)
-    assert torch.equal(plain, searching(fit, counts, 0.1 * factor, order, 6))
-
-
 def test_columns_of_one_category_share_a_length_scale():
     points, counts, sums, _ = table(5)
     level = torch.eye(3, dtype=torch.float64)[torch.arange(30) % 3] / sqrt(2)

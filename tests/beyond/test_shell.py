@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from fedgo.beyond import Study
 from fedgo.beyond.study import cli
@@ -120,3 +121,27 @@ def test_the_exit_code_says_whether_a_change_was_made(
         assert code == (3 if changed else 1) and ("done, but" in said) == (code == 3), (code, said)
     elif output in ("cp1252", "latin-1"):
         assert b"\\u03b1" in (folder / "out").read_bytes() or "α" not in words
+
+
+def test_mistakes_are_refused_in_words_and_a_picture_is_drawn(prepared: Path, tmp_path: Path) -> None:
+    shutil.copytree(prepared, tmp_path / "folder")
+    path = tmp_path / "folder/study.json"
+
+    def said(*words: str, code: int = 0) -> str:
+        done = CliRunner(env={"FEDGO_STUDY": str(path)}).invoke(cli.main, words)
+        assert done.exit_code == code, done.output
+        return done.output
+
+    assert "fedgo tell" in said("--help")
+    assert said("tell", "nobody", "2.5", code=1).startswith("Error: option is 'nobody': did you mean")
+    assert "is not a valid number" in said("tell", "b", "much", code=2)
+    assert said("tell", "b", "-2.5") == "b: -2.5; 4 results\n" and "taken back: -2.5 of b" in said("untell")
+    shown = said("show")
+    assert shown.startswith("best so far: α, mean") and "open: α" in shown
+    assert "with probability 0.95 if the model is right" in shown
+    said("show", "--top", "0", code=2)
+    said("retire", "α")
+    assert "retired" in said("show", "--top", "1") and not said("ask").startswith("α")
+    assert "4 options. Next: fedgo ask" in said("begin", str(path.with_name("grown.csv")))
+    assert said("plot", str(tmp_path / "p.png")) == f"{tmp_path / 'p.png'}\n"
+    assert (tmp_path / "p.png").stat().st_size > 5000

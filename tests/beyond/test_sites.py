@@ -18,10 +18,9 @@ from fedgo.beyond.evidence import differing as measured
 from fedgo.beyond.evidence.differing import HOW, Differing, OwnFromThree, measure_sites, of_sites
 from fedgo.beyond.evidence.studies import DIFFER
 from fedgo.beyond.method import process
-from fedgo.beyond.method.advised import ADVISED, METHODS
-from fedgo.beyond.method.planning import plan
+from fedgo.beyond.method.advised import ADVISED
 from fedgo.beyond.method.sites import Sites, cochran
-from fedgo.beyond.method.surrogates import IndependentArms, Observed
+from fedgo.beyond.method.surrogates import IndependentArms
 from fedgo.beyond.study.cli import main
 from fedgo.confidence import Tally
 from fedgo.experiments.world import Regime
@@ -45,22 +44,6 @@ def data(seed, sites=4, arms=9, features=2, pulls=40, empty=False):
 
 def ties_of(arms):
     return torch.rand(arms, generator=torch.Generator().manual_seed(arms), dtype=torch.float64)
-
-
-@pytest.fixture
-def fixed(monkeypatch):
-    """The posterior with given parameters: ln ℓ_q, one for all features, ln ℓ and ln v, and a misfit of .01."""
-
-    def fit(arms, n, total, parameters, units=None):
-        mode = torch.tensor([*[parameters[0]] * arms.shape[1], *parameters[1:], np.log(0.01)]).double()
-        monkeypatch.setattr(process, "mode", lambda *_: mode)
-        points, at, _, _, *own = reference.observations(arms, n, total, SIGMA)
-        site = torch.arange(len(n)).repeat_interleave(len(arms)) if len(n) > 1 else None
-        seen = Observed(at, (total.flatten() / n.flatten())[at], SIGMA**2 / n.flatten()[at], SIGMA)
-        units = tuple(torch.tensor(units or own).double())
-        return process.squared_exponential(points.flatten(0, 1), seen, site, units)
-
-    return fit
 
 
 @pytest.mark.parametrize("seed", range(8))
@@ -87,36 +70,6 @@ def test_the_gradient_is_that_of_finite_differences(seed):
         assert slope.item() == pytest.approx((above - below).item() / 2e-5, rel=1e-6, abs=1e-7)
 
 
-def test_without_parts_of_their_own_all_is_pooled_and_with_them_alone_sites_are_apart(fixed):
-    arms, n, total = data(0)
-    fit = fixed(arms, n, total, (-0.7, 20.0, -60.0))
-    alike = fixed(arms, n.sum(0, keepdim=True), total.sum(0, keepdim=True), (-0.7,))
-    assert torch.allclose(fit.mean.view(4, 9), alike.mean, rtol=0, atol=1e-8)
-    assert torch.allclose(fit.variance.view(4, 9), alike.variance, rtol=0, atol=1e-8)
-    apart = fixed(arms, n, total, (-0.7, -20.0, -60.0)).covariance(torch.arange(36)).view(4, 9, 4, 9)
-    own = torch.eye(4, dtype=torch.bool)[:, None, :, None]
-    assert apart.masked_fill(own, 0).abs().max() < 1e-12 < apart.abs().max()
-
-
-def test_the_order_of_the_sites_and_the_units_of_rewards_do_not_matter():
-    arms, n, total = data(2)
-    fit, turned = Sites().fit(arms, Tally(n, total), SIGMA), torch.tensor([2, 0, 3, 1])
-    other = Sites().fit(arms, Tally(n[turned], total[turned]), SIGMA)
-    assert torch.allclose(other.mean.view(4, 9), fit.mean.view(4, 9)[turned], rtol=0, atol=1e-4)
-    other = Sites().fit(arms, Tally(n, 5 * n - 2 * total), 2 * SIGMA)
-    assert torch.allclose(other.mean, 5 - 2 * fit.mean, rtol=0, atol=1e-4)
-    assert torch.allclose(other.variance, 4 * fit.variance, rtol=0, atol=1e-4)
-
-
-def test_what_a_site_measures_higher_by_a_constant_moves_its_own_means_only(fixed):
-    arms, n, total = data(3)
-    third, units = (torch.arange(4) == 2)[:, None], reference.observations(arms, n, total, SIGMA)[4:]
-    fits = [fixed(arms, n, sums, (-0.7, 0.5, 16.0), units) for sums in (total, total + 3 * n * third)]
-    moved = (fits[1].mean - fits[0].mean).view(4, 9)
-    assert torch.allclose(moved, 3.0 * third.expand(4, 9).double(), rtol=0, atol=1e-4)
-    assert torch.equal(*(ADVISED.epoch(fit, n, SIGMA, ties_of(9), sites=4, most=20) for fit in fits))
-
-
 @pytest.mark.parametrize("seed", range(6))
 def test_the_plan_is_that_of_the_dense_implementation_and_stays_with_the_site(seed):
     arms, n, total = data(seed, pulls=25, empty=seed % 2 == 0)
@@ -128,25 +81,6 @@ def test_the_plan_is_that_of_the_dense_implementation_and_stays_with_the_site(se
     gone = retired.nonzero()[:, 0].tolist()
     assert cells == reference.epoch(*belief, n, SIGMA, len(cells), turn, ties, begun, gone)
     assert [cell // 9 for cell in cells] == [(turn + k) % 4 for k in range(len(cells))]
-
-
-def test_a_long_plan_over_many_cells_asks_for_columns(monkeypatch):
-    arms, n, total = data(5, sites=5, arms=60, pulls=30)
-    how = [Sites().fit(arms, Tally(n, total), SIGMA)], torch.full((1, 300), 3.0).double(), ties_of(300)[None]
-    whole = plan(*how, SIGMA, 80, sites=5)
-    monkeypatch.setattr("fedgo.beyond.method.planning._DENSE", 10)
-    monkeypatch.setattr("fedgo.beyond.method.planning._ROOM", 16)
-    assert torch.equal(plan(*how, SIGMA, 80, sites=5)[0], whole[0])
-
-
-def test_a_fit_needs_two_arms_and_rewards_that_vary():
-    arms, n, _ = data(7)
-    with pytest.raises(ValueError, match="all the same have no scale"):
-        Sites().fit(arms, Tally(n, 0.5 * n), SIGMA)
-    one = torch.zeros_like(n)
-    one[0, 1] = 2
-    with pytest.raises(ValueError, match="two arms at least"):
-        Sites().fit(arms, Tally(one, one), SIGMA)
 
 
 def test_cochran_is_the_sum_written_out_and_seldom_errs():
@@ -217,21 +151,6 @@ def test_a_client_that_was_silent_is_planned_for_and_a_server_from_a_file_goes_o
         converse(one, [copy(client) for client in clients])
     assert torch.equal(server.desk.planned.arms, again.desk.planned.arms)
     assert [int(account.own[0].sum()) for account in again.desk.accounts] == [3, 3, 2]
-
-
-@pytest.mark.parametrize(
-    ("make", "match"),
-    [
-        (lambda: Fitting(0.3, 5, differ=1), "differ is 1"),
-        (lambda: Fitting(0.3, 5, METHODS["ucb1"], True), "have their own model"),
-        (lambda: differing(0, clients=1, differ=True), "two clients at least"),
-        (lambda: play(differing(0)[0][:2], differing(0)[1], 4), "number of problems is 2"),
-        (lambda: play([*differing(0)[0][:2], differing(1)[0][0]], differing(0)[1], 4), "the arms"),
-    ],
-)
-def test_what_does_not_fit_is_refused(make, match):
-    with pytest.raises((ValueError, TypeError), match=match):
-        make()
 
 
 # A study
@@ -335,22 +254,6 @@ def test_sites_fitted_as_alike_are_said_to_differ_if_they_do(tmp_path):
     assert "differ" not in study.verdict()
     visit(study, ["south"] * 20)
     assert "The sites differ (Cochran's Q has p < 0.001)" in study.verdict()
-
-
-@pytest.mark.parametrize(
-    ("how", "match"),
-    [
-        ({"sites": ["north"]}, "give two at least"),
-        ({"sites": None}, "give two at least"),
-        ({"method": "ucb1"}, "have their own model"),
-        ({"method": Sites()}, "have their own model"),
-        ({"differ": 1}, "differ is 1"),
-    ],
-)
-def test_a_study_whose_sites_cannot_differ_is_not_begun(tmp_path, how, match):
-    with pytest.raises((ValueError, TypeError), match=match):
-        begun(tmp_path, **{"differ": True} | how)
-    assert not (tmp_path / "study.json").exists()
 
 
 def test_what_does_not_fit_a_study_leaves_its_file_as_it_was(tmp_path):

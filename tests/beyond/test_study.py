@@ -8,12 +8,10 @@ from dataclasses import replace
 import pandas as pd
 import pytest
 import torch
-from click.testing import CliRunner
 
 from fedgo import Problem
 from fedgo.beyond.method.advised import ADVISED, UCB1
 from fedgo.beyond.method.networks import Relinearised
-from fedgo.beyond.study import cli
 from fedgo.beyond.study.study import Study
 from fedgo.beyond.study.table import Options
 from fedgo.beyond.study.trials import as_lines
@@ -215,15 +213,6 @@ def test_another_noise_is_kept_and_fitted_again_but_not_under_a_guard(csv):
         opened(csv, "guarded.json", noise=0.4)
 
 
-def test_the_trials_of_one_study_are_told_to_another(csv):
-    for number, how in enumerate((PLAIN, PLAIN | {"sites": ["A", "B"]})):
-        old, new = (opened(csv, f"{name}-{number}.json", **how) for name in ("old", "new"))
-        old.tell("some", 4.0, "B" if number else None)
-        for option, site, reward in old.told:
-            new.tell(option, reward, site or None)  # as the page "On data of your own" has it
-        assert new.told == old.told
-
-
 def test_what_does_not_fit_the_study_is_refused(csv):
     study, own = opened(csv), replace(OWN["method"], network=Network(2, 3))
     opened(csv, "own.json", **PLAIN, method=own)
@@ -243,42 +232,6 @@ def test_what_does_not_fit_the_study_is_refused(csv):
     ):
         with pytest.raises(kind, match=reason):
             call()
-
-
-def test_the_command_line_is_a_dialogue(csv):
-    def said(*words, code=0):
-        done = CliRunner(env={"FEDGO_STUDY": str(csv.parent / "cli.json")}).invoke(cli.main, words)
-        assert done.exit_code == code, done.output
-        return done.output
-
-    assert "fedgo tell" in said("--help")
-    assert "5 options. Next: fedgo ask" in said("begin", str(csv), "--trials", "30", "--noise", "0.1")
-    first = said("ask").strip()
-    name, features = first.split("\t")
-    assert features == f"sugar {LINES[1:][list(TASTE).index(name)].split(',')[1]}, " + features.split(", ")[1]
-    assert first not in said("ask", "--count", "2").splitlines()
-    assert said("tell", first, "-2.5") == f"{name}: -2.5; 1 result\n"
-    assert "taken back: -2.5" in said("untell")
-    assert said("tell", "nobody", "2.5", code=1).startswith("Error: option is 'nobody': did you mean")
-    assert "is not a valid number" in said("tell", first, "much", code=2)
-    for name, value in TASTE.items():
-        if name != "more":
-            said("tell", name, str(value))
-    said("ask")
-    shown = said("show")
-    assert (
-        shown.splitlines()[0].startswith("best so far: some, mean")
-        and "open: " in shown
-        and "with probability 0.95 if the model is right" in shown
-    )
-    picture = csv.parent / "study.png"
-    assert said("plot", str(picture)).strip() == str(picture) and picture.stat().st_size > 5000
-    said("drop", said("ask").strip())
-    said("retire", "some")
-    assert "retired" in said("show", "--top", "1") and not said("ask").startswith("some")
-    written(csv, [*LINES, "more,14,150,7"])
-    assert "6 options. Next: fedgo ask" in said("begin", str(csv))
-    said("show", "--top", "0", code=2)
 
 
 def test_a_search_repeats_nothing_refits_at_once_and_names_the_best(tmp_path):

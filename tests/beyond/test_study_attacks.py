@@ -151,14 +151,14 @@ def the_disk_is_full(folder: Path) -> None:
 
 def a_file_has_a_name_like_that_of_a_partial_one(folder: Path) -> None:
     others = [folder / ".study.json.original", folder / ".notes.0123abcd"]
-    left = folder / ".study.json.0123abcd"
-    for path in (*others, left):
+    left, written = folder / ".study.json.0123abcd", folder / ".study.json.abcdabcd"
+    for path in (*others, left, written):
         path.write_text("x", encoding="utf-8")
-        os.utime(path, (time.time() - 7200,) * 2)
+        os.utime(path, (time.time() - 7200 * (path != written),) * 2)
     for name in ("study.json", "*"):
         with _files.whole(folder / name, "the study") as file:
             file.write(b"{}")
-    assert all(path.exists() for path in others) and not left.exists()
+    assert all(path.exists() for path in (*others, written)) and not left.exists()
 
 
 def a_study_is_opened_with_other_arguments(folder: Path) -> None:
@@ -427,6 +427,10 @@ ATTACKS = {
     "M-b site": refused({"sites": "north"}, "sites is 'north'.*give a list of names"),
     "M-b sites": refused({"sites": [1, 2]}, "the name of site 1 is 1"),
     "M-b twice": refused({"sites": ["a", "a"]}, "the name that two sites have is"),
+    "sites alone": refused({"method": "advised", "differ": True, "sites": ["north"]}, "give two at least"),
+    "sites none": refused({"method": "advised", "differ": True}, "give two at least"),
+    "sites ucb1": refused({"differ": True, "sites": ["a", "b"]}, "have their own model"),
+    "sites 1": refused({"differ": 1, "sites": ["a", "b"]}, "differ is 1"),
     "M-b large": refused({"noise": 1e160}, r"noise is 1e\+160: give a number above 0"),
     "M-b small": refused({"noise": 1e-160}, "noise is 1e-160: give a number above 0"),
     "M-b seed": refused({"seed": -1}, "seed is -1"),

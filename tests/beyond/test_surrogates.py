@@ -1,90 +1,30 @@
 """Surrogates against formulas written out, and their epochs against a plain transcription."""
 
 from dataclasses import dataclass
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from instances import INF, assert_same, double, random_problem, rewards, tally
+from instances import INF, double, random_problem, tally
 from reference.go_ucb import value_and_gradient
-from transcriptions import epochs as reference
 
 from fedgo import Langevin, Network, realizable
 from fedgo.beyond.guarantees.guarantee import Guarantee, guard_regret
-from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
+from fedgo.beyond.method.epochs import Beginning, Growing, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.method.surrogates import IndependentArms, Observed, fitted
 from fedgo.confidence import Tally
-from fedgo.simulation import order_of_ties
 
 BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
-
-
-@dataclass(frozen=True)
-class Kernel:
-    """A Gaussian process with a fixed kernel: the least that can be a surrogate."""
-
-    lengthscale: float
-
-    def fit(self, arms, data, sigma, before=None):
-        at = data.counts.nonzero().squeeze(-1)
-        kernel = torch.exp(-0.5 * torch.cdist(arms, arms).square() / self.lengthscale**2)
-        factor = torch.linalg.cholesky(kernel[at][:, at] + (sigma**2 / data.counts[at]).diag())
-        mean = kernel[:, at] @ torch.cholesky_solve((data.sums[at] / data.counts[at]).unsqueeze(-1), factor)
-        covariance = kernel - kernel[:, at] @ torch.cholesky_solve(kernel[at], factor)
-        return SimpleNamespace(
-            mean=mean.squeeze(-1),
-            variance=covariance.diagonal(),
-            covariance=lambda among: covariance[among][:, among],
-        )
 
 
 # The loop
 
 
-def transcribed(trace, problem, row, fit, sigma, kappa, until, informed=True):
-    """What the transcription plays in the run at ``row`` of ``trace``."""
-    first, steps = trace.phase_one, trace.arm.shape[1] - trace.phase_one
-    pairs = list(zip(trace.arm[row, :first].tolist(), trace.reward[row, :first].tolist(), strict=True))
-    ties = order_of_ties(problem, 1)[row, 0]
-    reward_of = rewards(problem, row, first + steps)
-
-    return reference.play(
-        fit, pairs if informed else [], lambda arm, t: reward_of(arm, first + t), trace.clients, steps,
-        sigma, kappa, (until.factor, until.least), ties.numpy(),
-    )  # fmt: skip
-
-
-def ending(seed):
-    """How the epochs of the instance ``seed`` end."""
-    return (Growing(), Growing(1.05, 1), Growing(2.0, 30))[seed % 3]
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("seed", range(16))
-def test_the_epochs_are_their_transcription(seed):
-    problem, draw = random_problem(seed)
-    clients, rounds = int(draw.integers(1, 6)), int(draw.integers(2, 16))
-    kappa, until, informed = float(draw.uniform(0, 3)), ending(seed), True
-    trace = surrogate_ucb(
-        problem,
-        Kernel(0.7),
-        clients,
-        rounds,
-        until=until,
-        optimism=Optimism(kappa),
-        begins=Beginning(informed=informed),
-    )
-    for row in range(3):
-        fit = reference.rbf_posterior(problem.arms[row].numpy(), 0.7, 0.3)
-        assert_same(trace, row, transcribed(trace, problem, row, fit, 0.3, kappa, until, informed))
-
-
 def test_an_epoch_grows_and_its_sums_are_counted_by_hand():
     problem, _ = random_problem(1)
-    trace = surrogate_ucb(problem, Kernel(0.7), 4, 25, until=Growing(1.5, 7))
+    trace = surrogate_ucb(problem, IndependentArms(), 4, 25, until=Growing(1.5, 7))
     first = trace.phase_one
     assert first == 10  # ⌈√100⌉; then 7, 9 of 17, 13 of 26, 20 of 39, 30 of 59, and 21 of 45 are left
     assert [(run + 1).tolist() for run in trace.sync[0, first:].nonzero().squeeze(1)] == [7, 16, 29, 49, 79]
@@ -98,9 +38,9 @@ def test_an_epoch_grows_and_its_sums_are_counted_by_hand():
 def test_a_guard_takes_any_plan_and_its_bound_holds():
     problem = realizable(Network(2, 3), 3, arms=6, seed=3, sigma=0.1, scale=2.0)
     guarantee = Guarantee(2 * problem.means.abs().max().item(), 0.1)
-    trace = surrogate_ucb(problem, Kernel(0.5), 4, 40, guarantee=guarantee)
+    trace = surrogate_ucb(problem, IndependentArms(), 4, 40, guarantee=guarantee)
     first = trace.phase_one
-    assert trace.algorithm == "Kernel, joint, guarded"
+    assert trace.algorithm == "IndependentArms, joint, guarded"
     proposed = trace.notes["proposed"][:, first:]
     assert 0.1 < proposed.double().mean() <= 1
     assert (trace.regret <= trace.notes["certificate"] + 1e-12).all()
@@ -163,7 +103,7 @@ def test_each_arm_is_pulled_before_one_is_pulled_again():
         assert found.arm.shape == (3, length)
         counts = torch.nn.functional.one_hot(found.arm, arms).sum(1)
         assert (counts.amax(1) - counts.amin(1) <= 1).all()
-    trace = surrogate_ucb(problem, Kernel(0.5), 2, 4, begins=Beginning(exploration=found))
+    trace = surrogate_ucb(problem, IndependentArms(), 2, 4, begins=Beginning(exploration=found))
     assert trace.phase_one == length and torch.equal(trace.arm[:, :length], found.arm)
 
 

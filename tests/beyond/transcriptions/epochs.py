@@ -6,18 +6,6 @@ from types import SimpleNamespace
 import numpy as np
 
 
-def rbf_posterior(x, lengthscale, sigma):
-    """A Gaussian process with a fixed kernel: counts and sums to mean and covariance."""
-    kernel = np.exp(-0.5 * ((x[:, None] - x[None]) ** 2).sum(-1) / lengthscale**2)
-
-    def fit(n, total):
-        seen = n > 0
-        gain = kernel[:, seen] @ np.linalg.inv(kernel[np.ix_(seen, seen)] + np.diag(sigma**2 / n[seen]))
-        return gain @ (total[seen] / n[seen]), kernel - gain @ kernel[seen]
-
-    return fit
-
-
 def conditioned(mean, covariance, arm, y, sigma):
     """After one more reward of ``arm``."""
     gain = covariance[arm] / (covariance[arm, arm] + sigma**2)
