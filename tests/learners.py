@@ -7,42 +7,27 @@ from pathlib import Path
 
 from ways import FEW, SETTINGS, from_scratch, from_start
 
-from fedgo import (
-    Network,
-    Problem,
-    Trace,
-    approx_dis_kernel_ucb,
-    dis_lin_ucb,
-    exact_kernel_ucb,
-    fed_glb_ucb,
-    fed_go_ucb,
-    gp_ucb,
-    n_go_ucb,
-    one_go_ucb,
-    private_start,
-    shared_ucb1,
-    uniform_random,
-)
+import fedgo
 
 
-def alone(problem: Problem, clients: int, rounds: int) -> Trace:
-    network = Network(problem.arms.shape[-1], 4)
-    return n_go_ucb(private_start(problem, network, clients, rounds, FEW), SETTINGS)
+def alone(problem: fedgo.Problem, clients: int, rounds: int) -> fedgo.Trace:
+    network = fedgo.Network(problem.arms.shape[-1], 4)
+    return fedgo.n_go_ucb(fedgo.private_start(problem, network, clients, rounds, FEW), SETTINGS)
 
 
 LEARNERS = {
-    "Fed-GO-UCB": from_start(fed_go_ucb),
-    "Fed-GO-UCB, line 3": from_start(fed_go_ucb, argmax="ascent"),
-    "Fed-GO-UCB, parameter space": from_start(fed_go_ucb, space="parameters"),
-    "One-GO-UCB": from_start(one_go_ucb),
+    "Fed-GO-UCB": from_start(fedgo.fed_go_ucb),
+    "Fed-GO-UCB, line 3": from_start(fedgo.fed_go_ucb, argmax="ascent"),
+    "Fed-GO-UCB, parameter space": from_start(fedgo.fed_go_ucb, space="parameters"),
+    "One-GO-UCB": from_start(fedgo.one_go_ucb),
     "N-GO-UCB": alone,
-    "DisLinUCB": from_scratch(dis_lin_ucb, SETTINGS),
-    "Fed-GLB-UCB": from_scratch(fed_glb_ucb, SETTINGS),
-    "ApproxDisKernelUCB": from_scratch(approx_dis_kernel_ucb, SETTINGS),
-    "Kernel UCB, at once": from_scratch(exact_kernel_ucb, SETTINGS),
-    "UCB1, shared": from_scratch(shared_ucb1, SETTINGS),
-    "Uniform": from_scratch(uniform_random),
-    "GP-UCB (BoTorch)": from_scratch(gp_ucb, 2.0),
+    "DisLinUCB": from_scratch(fedgo.dis_lin_ucb, SETTINGS),
+    "Fed-GLB-UCB": from_scratch(fedgo.fed_glb_ucb, SETTINGS),
+    "ApproxDisKernelUCB": from_scratch(fedgo.approx_dis_kernel_ucb, SETTINGS),
+    "Kernel UCB, at once": from_scratch(fedgo.exact_kernel_ucb, SETTINGS),
+    "UCB1, shared": from_scratch(fedgo.shared_ucb1, SETTINGS),
+    "Uniform": from_scratch(fedgo.uniform_random),
+    "GP-UCB (BoTorch)": from_scratch(fedgo.gp_ucb, 2.0),
 }
 
 # This is the one place where the paper's part of the tests imports what lies beyond the paper: the tests of every

@@ -13,33 +13,8 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo import (
-    Exploration,
-    Langevin,
-    Network,
-    Problem,
-    Settings,
-    SingleUnit,
-    Trace,
-    approx_dis_kernel_ucb,
-    clustered,
-    dis_lin_ucb,
-    exact_kernel_ucb,
-    fed_glb_ucb,
-    fed_go_ucb,
-    gp_ucb,
-    hartmann6,
-    n_go_ucb,
-    one_go_ucb,
-    phase_one_length,
-    private_start,
-    realizable,
-    shared_start,
-    shared_ucb1,
-    simulate,
-    theory,
-    uniform_random,
-)
+import fedgo
+from fedgo import theory
 from fedgo.confidence import Posterior, Tally, ball, first_order
 from fedgo.experiments.results import evaluate, tuned
 from fedgo.experiments.world import world
@@ -58,12 +33,12 @@ NAN, INF = math.nan, math.inf
 DRAW = torch.Generator().manual_seed(0)
 ARMS = torch.rand(2, 3, 4, generator=DRAW, dtype=torch.float64)
 MEANS = torch.rand(2, 3, generator=DRAW, dtype=torch.float64)
-PROBLEM = Problem("p", ARMS, MEANS, (0, 1))
-NETWORK, QUICK, PLAIN = Network(4, 2), Langevin(rounds=2), Settings()
-SHARED = shared_start(PROBLEM, NETWORK, 2, 2, QUICK)
-PACKED = shared_start(PROBLEM, NETWORK, 2, 2, QUICK, encoding="counts")
-ONE_UNIT = shared_start(PROBLEM, SingleUnit(4), 2, 2, QUICK)
-PRIVATE = private_start(PROBLEM, NETWORK, 2, 2, QUICK)
+PROBLEM = fedgo.Problem("p", ARMS, MEANS, (0, 1))
+NETWORK, QUICK, PLAIN = fedgo.Network(4, 2), fedgo.Langevin(rounds=2), fedgo.Settings()
+SHARED = fedgo.shared_start(PROBLEM, NETWORK, 2, 2, QUICK)
+PACKED = fedgo.shared_start(PROBLEM, NETWORK, 2, 2, QUICK, encoding="counts")
+ONE_UNIT = fedgo.shared_start(PROBLEM, fedgo.SingleUnit(4), 2, 2, QUICK)
+PRIVATE = fedgo.private_start(PROBLEM, NETWORK, 2, 2, QUICK)
 BLANK = torch.zeros(2, 3, dtype=torch.int64)
 
 
@@ -117,35 +92,35 @@ CLASS = {"size": 2, "data": 9, "delta": 0.1, "value": 1.0}
 GROWN = replace(CALM, tail=0.8, exponent=1.5)
 LINE = dict(zip(("network", "start", "end", "arms"), (NETWORK, *SHARED.w0[:, 0], ARMS[0]), strict=True))
 CASES = [
-    *row(Problem, MADE, arms=bad(but(ARMS, NAN, 0, 1, 2), ARMS[0], kinds=(ARMS.numpy(),))),
-    *row(Problem, MADE, means=bad(but(MEANS, NAN, 1, 2), MEANS[:, :2], kinds=(None,))),
-    *row(Problem, MADE, runs=bad((0, -1), kinds=([0, 1],))),
-    *row(Problem, MADE, seed=SEED, sigma=FROM_0, reward=NAME),
+    *row(fedgo.Problem, MADE, arms=bad(but(ARMS, NAN, 0, 1, 2), ARMS[0], kinds=(ARMS.numpy(),))),
+    *row(fedgo.Problem, MADE, means=bad(but(MEANS, NAN, 1, 2), MEANS[:, :2], kinds=(None,))),
+    *row(fedgo.Problem, MADE, runs=bad((0, -1), kinds=([0, 1],))),
+    *row(fedgo.Problem, MADE, seed=SEED, sigma=FROM_0, reward=NAME),
     *row(PROBLEM.rescaled, {"centre": 0.0, "scale": 1.0}, centre=bad(NAN, kinds=("0",)), scale=ABOVE_0),
-    *row(hartmann6, {"runs": 1}, runs=RUNS, arms=WHOLE, seed=SEED, sigma=FROM_0),
-    *row(clustered, {"name": "magic", "runs": 1}, name=NAME, runs=RUNS, sigma=FROM_0, reward=NAME),
-    *row(realizable, {"network": NETWORK, "runs": 1}, runs=RUNS, arms=WHOLE, seed=SEED, scale=bad(NAN)),
-    *row(Network, {"d_x": 6}, d_x=WHOLE, hidden=WHOLE),
-    *row(SingleUnit, d_x=WHOLE),
-    *row(Settings, lam=ABOVE_0, beta=FROM_0, gamma=THRESHOLD),
-    *row(Settings, encoding=NAME),
-    *row(Langevin, rounds=WHOLE, step=ABOVE_0, hot=bad(0.0), cold=bad(1.0, kinds=("1e5",))),
-    *row(phase_one_length, {"clients": 2, "rounds": 3}, clients=WHOLE, rounds=WHOLE),
-    *row(shared_start, BEGUN, **BEGINS, network=ANOTHER, length=WHOLE, encoding=NAME),
-    *row(private_start, BEGUN, **BEGINS, network=ANOTHER),
+    *row(fedgo.hartmann6, {"runs": 1}, runs=RUNS, arms=WHOLE, seed=SEED, sigma=FROM_0),
+    *row(fedgo.clustered, {"name": "magic", "runs": 1}, name=NAME, runs=RUNS, sigma=FROM_0, reward=NAME),
+    *row(fedgo.realizable, {"network": NETWORK, "runs": 1}, runs=RUNS, arms=WHOLE, seed=SEED, scale=bad(NAN)),
+    *row(fedgo.Network, {"d_x": 6}, d_x=WHOLE, hidden=WHOLE),
+    *row(fedgo.SingleUnit, d_x=WHOLE),
+    *row(fedgo.Settings, lam=ABOVE_0, beta=FROM_0, gamma=THRESHOLD),
+    *row(fedgo.Settings, encoding=NAME),
+    *row(fedgo.Langevin, rounds=WHOLE, step=ABOVE_0, hot=bad(0.0), cold=bad(1.0, kinds=("1e5",))),
+    *row(fedgo.phase_one_length, {"clients": 2, "rounds": 3}, clients=WHOLE, rounds=WHOLE),
+    *row(fedgo.shared_start, BEGUN, **BEGINS, network=ANOTHER, length=WHOLE, encoding=NAME),
+    *row(fedgo.private_start, BEGUN, **BEGINS, network=ANOTHER),
     *row(deal, {"x": ARMS, "y": MEANS, "clients": 2}, y=bad(but(MEANS, NAN, 0, 1))),
-    *row(fed_go_ucb, GIVEN, **STARTED, argmax=NAME, space=NAME),
-    *row(one_go_ucb, GIVEN, **STARTED, argmax=NAME),
-    *row(n_go_ucb, GIVEN | {"start": PRIVATE}, **STARTED, argmax=NAME),
-    *row(dis_lin_ucb, CHOSEN, **PLAYED, settings=ANOTHER),
-    *row(fed_glb_ucb, CHOSEN, **PLAYED, settings=ANOTHER, link=NAME),
-    *row(approx_dis_kernel_ucb, CHOSEN, **PLAYED, settings=ANOTHER),
-    *row(approx_dis_kernel_ucb, CHOSEN, lengthscale=ABOVE_0, oversampling=ABOVE_0),
-    *row(exact_kernel_ucb, CHOSEN, **PLAYED, settings=ANOTHER, lengthscale=ABOVE_0),
-    *row(shared_ucb1, CHOSEN, **PLAYED, settings=ANOTHER),
-    *row(uniform_random, SIZES, **PLAYED),
-    *row(gp_ucb, SIZES | {"beta": 1.0}, **PLAYED),
-    *row(gp_ucb, SIZES | {"beta": 1.0}, beta=FROM_0, first=bad(21), refit=WHOLE),
+    *row(fedgo.fed_go_ucb, GIVEN, **STARTED, argmax=NAME, space=NAME),
+    *row(fedgo.one_go_ucb, GIVEN, **STARTED, argmax=NAME),
+    *row(fedgo.n_go_ucb, GIVEN | {"start": PRIVATE}, **STARTED, argmax=NAME),
+    *row(fedgo.dis_lin_ucb, CHOSEN, **PLAYED, settings=ANOTHER),
+    *row(fedgo.fed_glb_ucb, CHOSEN, **PLAYED, settings=ANOTHER, link=NAME),
+    *row(fedgo.approx_dis_kernel_ucb, CHOSEN, **PLAYED, settings=ANOTHER),
+    *row(fedgo.approx_dis_kernel_ucb, CHOSEN, lengthscale=ABOVE_0, oversampling=ABOVE_0),
+    *row(fedgo.exact_kernel_ucb, CHOSEN, **PLAYED, settings=ANOTHER, lengthscale=ABOVE_0),
+    *row(fedgo.shared_ucb1, CHOSEN, **PLAYED, settings=ANOTHER),
+    *row(fedgo.uniform_random, SIZES, **PLAYED),
+    *row(fedgo.gp_ucb, SIZES | {"beta": 1.0}, **PLAYED),
+    *row(fedgo.gp_ucb, SIZES | {"beta": 1.0}, beta=FROM_0, first=bad(21), refit=WHOLE),
     *row(first_order, {"posterior": Posterior(torch.eye(2).double(), MEANS[0, :2])}, beta=bad(-1.0)),
     # experiments, theory, and what is kept
     *row(evaluate, {"name": "hartmann6", "runs": 1}, name=NAME, runs=WHOLE, seed=bad(1000)),
@@ -168,13 +143,17 @@ CASES = [
     *row(theory.regret.synchronisations, {"rounds": 10, "information": 1.0}, gamma=bad(0.0)),
     *row(theory.ball.information_bound, {"dimension": 5, "pulls": 10, "slope": 1.0}, lam=bad(0.0)),
     *row(theory.ball.radius_printed, RISK | {"pulls": 9, "step": 9, "delta": 0.1}, lam=bad(0.0)),
-    *row(Trace, RECORD, algorithm=bad(kinds=(3,)), clients=WHOLE, phase_one=bad(4, kinds=("x",))),
+    *row(fedgo.Trace, RECORD, algorithm=bad(kinds=(3,)), clients=WHOLE, phase_one=bad(4, kinds=("x",))),
     *row(
-        Trace, RECORD, arm=bad(BLANK.double(), BLANK[0]), regret=bad(BLANK.double()[:, :2]), sync=bad(BLANK)
+        fedgo.Trace,
+        RECORD,
+        arm=bad(BLANK.double(), BLANK[0]),
+        regret=bad(BLANK.double()[:, :2]),
+        sync=bad(BLANK),
     ),
-    *row(Trace, RECORD, reward=bad(kinds=([0.0],))),
-    *row(Trace(**RECORD).first, runs=bad(3, kinds=(1.0,))),
-    *row(Trace.join, traces=bad([])),
+    *row(fedgo.Trace, RECORD, reward=bad(kinds=([0.0],))),
+    *row(fedgo.Trace(**RECORD).first, runs=bad(3, kinds=(1.0,))),
+    *row(fedgo.Trace.join, traces=bad([])),
 ]
 
 
@@ -194,15 +173,15 @@ def test_an_argument_that_cannot_be_is_refused_by_its_name(call, arguments, name
 
 
 def problem(**changes):
-    return Problem(**(MADE | changes))
+    return fedgo.Problem(**(MADE | changes))
 
 
 def start(langevin=QUICK, **changes):
     """Phase I on a problem that has been changed."""
-    return shared_start(problem(**changes), NETWORK, 2, 2, langevin)
+    return fedgo.shared_start(problem(**changes), NETWORK, 2, 2, langevin)
 
 
-HUGE, TINY, COUNTS = problem(arms=1e160 * ARMS), Settings(lam=1e-300), Settings(encoding="counts")
+HUGE, TINY, COUNTS = problem(arms=1e160 * ARMS), fedgo.Settings(lam=1e-300), fedgo.Settings(encoding="counts")
 bound = partial(theory.theorem.theorem, Premises(CALM, 20, 100), 30, rho2=0.1)
 COLLECT = partial(Star(2, Ledger.blank(1, 1)).collect, Message(0, 1), When(BLANK[0, :1], BLANK[0, :1]))
 # What follows from several arguments together: the call, and what its error names.
@@ -212,23 +191,21 @@ TOGETHER = [
     (lambda: problem(reward="bernoulli").rescaled(0.0, 1.0), "reward"),
     (lambda: NETWORK.values(torch.zeros(7), torch.zeros(2, 4)), "shape of w"),
     (lambda: NETWORK.gradients(SHARED.w0, ARMS[..., :3].unsqueeze(1)), "shape of x"),
-    (lambda: Langevin(hot=10.0, cold=1.0), "cold"),
-    (lambda: shared_start(PROBLEM, Network(5), 2, 2), "d_x"),
-    (lambda: start(Langevin(step=1e6)), "τ₁"),
+    (lambda: fedgo.Langevin(hot=10.0, cold=1.0), "cold"),
+    (lambda: fedgo.shared_start(PROBLEM, fedgo.Network(5), 2, 2), "d_x"),
+    (lambda: start(fedgo.Langevin(step=1e6)), "τ₁"),
     (lambda: start(means=1e6 * MEANS), "mean and standard"),
     # a start elsewhere
-    (lambda: fed_go_ucb(PRIVATE, PLAIN), "w0"),
-    (lambda: n_go_ucb(SHARED, PLAIN), "w0"),
-    (lambda: fed_go_ucb(PACKED, PLAIN), "encoding"),
-    (lambda: fed_go_ucb(SHARED, COUNTS), "encoding"),
-    (lambda: fed_go_ucb(ONE_UNIT, PLAIN, "ascent"), "argmax"),
-    (lambda: simulate("s", PROBLEM, None, Exploration.nothing(3), 1, 1), "runs"),
+    (lambda: fedgo.fed_go_ucb(PRIVATE, PLAIN), "w0"),
+    (lambda: fedgo.n_go_ucb(SHARED, PLAIN), "w0"),
+    (lambda: fedgo.fed_go_ucb(PACKED, PLAIN), "encoding"),
+    (lambda: fedgo.fed_go_ucb(SHARED, COUNTS), "encoding"),
+    (lambda: fedgo.fed_go_ucb(ONE_UNIT, PLAIN, "ascent"), "argmax"),
+    (lambda: fedgo.simulate("s", PROBLEM, None, fedgo.Exploration.nothing(3), 1, 1), "runs"),
     # numbers stay numbers
-    (lambda: fed_go_ucb(SHARED, TINY), "‖g‖²/λ"),
-    (lambda: dis_lin_ucb(HUGE, 2, 4, PLAIN), "‖g‖²/λ"),
-    (lambda: fed_glb_ucb(HUGE, 2, 4, PLAIN), "‖g‖²/λ"),
-    (lambda: approx_dis_kernel_ucb(PROBLEM, 2, 4, TINY), "‖g‖²/λ"),
-    (lambda: exact_kernel_ucb(PROBLEM, 2, 4, TINY), "‖g‖²/λ"),
+    (lambda: fedgo.fed_go_ucb(SHARED, TINY), "‖g‖²/λ"),
+    (lambda: fedgo.dis_lin_ucb(HUGE, 2, 4, PLAIN), "‖g‖²/λ"),
+    (lambda: fedgo.approx_dis_kernel_ucb(PROBLEM, 2, 4, TINY), "‖g‖²/λ"),
     (lambda: first_order(Posterior(-torch.eye(2).double(), MEANS[0, :2]), 1.0), "variance"),
     (lambda: ball(ARMS, torch.zeros(2, 4).double(), 0.0, 1.0, Tally(MEANS, MEANS)), "lam"),
     (lambda: interpolate(NETWORK, SHARED.w0[:, 0], ARMS, NAN * MEANS), "largest |means"),
@@ -237,9 +214,9 @@ TOGETHER = [
     (lambda: bound(setting=TheoremSetting(10, 9.0, 0.0)), "gamma"),
     (lambda: theory.oracle.iota(replace(CALM, curvature=0.5), 4, 0.1), "T₀C_h²"),
     (lambda: theory.oracle.squared_distance(GROWN, theory.oracle.growth_limit(GROWN)), "risk"),
-    (lambda: replay(SHARED, Trace(**RECORD), 0.0), "lam"),
-    (lambda: replay(PRIVATE, Trace(**RECORD), 1.0), "w0"),
-    (lambda: fed_go_ucb(SHARED, TINY, space="parameters"), "‖g‖²/λ"),
+    (lambda: replay(SHARED, fedgo.Trace(**RECORD), 0.0), "lam"),
+    (lambda: replay(PRIVATE, fedgo.Trace(**RECORD), 1.0), "w0"),
+    (lambda: fedgo.fed_go_ucb(SHARED, TINY, space="parameters"), "‖g‖²/λ"),
     (lambda: box(NETWORK, SHARED.w0[0, 0] + 1, SHARED.w0[0, 0], ARMS[0]), "low[0]"),
     # tables of a chapter
     (lambda: table("xy", [("a",)]), "a row"),
@@ -249,7 +226,10 @@ TOGETHER = [
     # over a network, and what is kept
     (lambda: COLLECT(3), "senders"),
     (lambda: scalars("dense", 10**10, 1, 3), "dimension"),
-    (lambda: Trace.join([Trace(**RECORD), Trace(**(RECORD | {"algorithm": "b"}))]), "experiments"),
+    (
+        lambda: fedgo.Trace.join([fedgo.Trace(**RECORD), fedgo.Trace(**(RECORD | {"algorithm": "b"}))]),
+        "experiments",
+    ),
 ]
 
 
@@ -260,8 +240,8 @@ def test_arguments_that_do_not_go_together_are_refused(call, name):
 
 
 def test_good_values_of_other_types_pass():
-    assert hartmann6(np.int64(2)).runs == (0, 1)
-    assert Settings(lam=np.float64(0.5), beta=1).lam == 0.5
+    assert fedgo.hartmann6(np.int64(2)).runs == (0, 1)
+    assert fedgo.Settings(lam=np.float64(0.5), beta=1).lam == 0.5
     assert problem(means=MEANS.clone().requires_grad_()).means.requires_grad is False
 
 
@@ -276,7 +256,7 @@ def test_an_index_that_is_nan_is_an_error_with_a_remedy():
             return but(MEANS.unsqueeze(1), NAN, 1, 0, 2)
 
     with pytest.raises(ValueError, match=r"index of an arm is nan: .*raise λ"):
-        simulate("s", PROBLEM, Learner(), Exploration.nothing(2), 1, 1)
+        fedgo.simulate("s", PROBLEM, Learner(), fedgo.Exploration.nothing(2), 1, 1)
 
 
 DAMAGES = {
@@ -290,10 +270,10 @@ DAMAGES = {
 @pytest.mark.parametrize("damage", DAMAGES)
 def test_a_damaged_trace_is_refused_by_its_name(damage, tmp_path):
     path = tmp_path / "mine.npz"
-    fed_go_ucb(SHARED, PLAIN).save(path)
+    fedgo.fed_go_ucb(SHARED, PLAIN).save(path)
     path.write_bytes(DAMAGES[damage](path.read_bytes()))
     with pytest.raises(ValueError, match=r"mine\.npz") as caught:
-        Trace.load(path)
+        fedgo.Trace.load(path)
     assert "allow_pickle" not in str(caught.value)
 
 
@@ -311,19 +291,19 @@ def test_a_damaged_trace_is_refused_by_its_name(damage, tmp_path):
 )
 def test_a_trace_that_contradicts_itself_is_refused(name, change, message, tmp_path):
     path = tmp_path / "mine.npz"
-    Trace(**RECORD).save(path)
+    fedgo.Trace(**RECORD).save(path)
     with np.load(path) as file:
         columns = dict(file)
     np.savez(path, **(columns | {name: change(columns.get(name))}))
     if name == "other":
-        assert torch.equal(Trace.load(path).arm, BLANK)  # a newer file's further column does no harm
+        assert torch.equal(fedgo.Trace.load(path).arm, BLANK)  # a newer file's further column does no harm
         return
     with pytest.raises(ValueError, match=rf"mine\.npz.*({message})"):
-        Trace.load(path)
+        fedgo.Trace.load(path)
 
 
 def test_a_trace_without_a_file_says_so(tmp_path):
     with pytest.raises(FileNotFoundError, match="none"):
-        Trace.load(tmp_path / "none.npz")
+        fedgo.Trace.load(tmp_path / "none.npz")
     with pytest.raises(OSError, match="away"):
-        Trace(**RECORD).save(tmp_path / "away" / "mine.npz")
+        fedgo.Trace(**RECORD).save(tmp_path / "away" / "mine.npz")

@@ -6,22 +6,13 @@ import numpy as np
 import torch
 from instances import gaussian_process, random_problem
 
-from fedgo import (
-    Immediate,
-    Problem,
-    Settings,
-    exact_kernel_ucb,
-    gp_ucb,
-    hartmann6,
-    shared_ucb1,
-    uniform_random,
-)
+import fedgo
 
 
 def test_ucb1_shares_noisy_means_of_all_clients_with_the_given_width(watch):
-    problem = hartmann6(1, arms=4)
-    calls = watch(Immediate, "index")
-    trace = shared_ucb1(problem, 3, 40, Settings(beta=0.3))
+    problem = fedgo.hartmann6(1, arms=4)
+    calls = watch(fedgo.Immediate, "index")
+    trace = fedgo.shared_ucb1(problem, 3, 40, fedgo.Settings(beta=0.3))
     assert sorted(trace.arm[0, :4].tolist()) == [0, 1, 2, 3]
     for t in range(4, 40):
         arm, reward = trace.arm[0, :t], trace.reward[0, :t]
@@ -33,8 +24,8 @@ def test_ucb1_shares_noisy_means_of_all_clients_with_the_given_width(watch):
 
 def test_exact_kernel_ucb_is_scikit_learns_gaussian_process(watch):
     problem, _ = random_problem(203, runs=1, sizes=(11, 12), least=2)
-    calls = watch(Immediate, "index")
-    trace = exact_kernel_ucb(problem, 3, 30, Settings(0.1, 0.5), 0.7)
+    calls = watch(fedgo.Immediate, "index")
+    trace = fedgo.exact_kernel_ucb(problem, 3, 30, fedgo.Settings(0.1, 0.5), 0.7)
     for t, call in enumerate(calls):
         mean, variance = gaussian_process(problem, 0.7, 0.1, trace.arm[0, :t], trace.reward[0, :t])
         posterior = call.args[1].posterior
@@ -48,7 +39,7 @@ def test_exact_kernel_ucb_is_scikit_learns_gaussian_process(watch):
 
 
 def test_uniform_play_sends_nothing_and_is_uniform():
-    trace = uniform_random(hartmann6(20, arms=10), 4, 1000)
+    trace = fedgo.uniform_random(fedgo.hartmann6(20, arms=10), 4, 1000)
     assert not trace.communication.any() and not trace.sync.any()
     counts = torch.bincount(trace.arm.flatten(), minlength=10)
     assert ((counts - 2000).square() / 2000).sum() < 28  # χ² with 9 degrees of freedom, p ≈ 0.001
@@ -58,12 +49,12 @@ def test_uniform_play_sends_nothing_and_is_uniform():
 def hill(runs=1):
     """Ten arms on a line, the best at 0.7."""
     x = torch.linspace(0, 1, 10).double().expand(runs, 10).unsqueeze(-1)
-    return Problem("hill", x, 1 - 4 * (x[..., 0] - 0.7).square(), tuple(range(runs)), sigma=0.05)
+    return fedgo.Problem("hill", x, 1 - 4 * (x[..., 0] - 0.7).square(), tuple(range(runs)), sigma=0.05)
 
 
 def test_botorchs_gp_ucb_is_a_valid_trace_that_beats_uniform_play():
     problem = hill()
-    trace, blind = gp_ucb(problem, 3, 25, 2.0, first=6, refit=8), uniform_random(problem, 3, 25)
+    trace, blind = fedgo.gp_ucb(problem, 3, 25, 2.0, first=6, refit=8), fedgo.uniform_random(problem, 3, 25)
     assert trace.arm.shape == (1, 25) and trace.phase_one == 0
     assert 0 <= trace.arm.min() <= trace.arm.max() < 10
     assert (trace.up == 2).all() and (trace.down == 6).all() and trace.sync.all()
@@ -72,6 +63,6 @@ def test_botorchs_gp_ucb_is_a_valid_trace_that_beats_uniform_play():
 
 
 def test_botorchs_gp_ucb_plays_uniformly_while_all_rewards_are_equal():
-    problem = Problem("zero", hill().arms, torch.zeros(1, 10).double(), (0,), reward="bernoulli")
-    few, more = (gp_ucb(problem, 2, 14, 2.0, first=first) for first in (3, 14))
+    problem = fedgo.Problem("zero", hill().arms, torch.zeros(1, 10).double(), (0,), reward="bernoulli")
+    few, more = (fedgo.gp_ucb(problem, 2, 14, 2.0, first=first) for first in (3, 14))
     assert torch.equal(few.arm, more.arm)

@@ -6,27 +6,11 @@ import pytest
 import torch
 from instances import assert_billed, sample
 
-from fedgo import (
-    Langevin,
-    Network,
-    Settings,
-    SingleUnit,
-    approx_dis_kernel_ucb,
-    dis_lin_ucb,
-    exact_kernel_ucb,
-    fed_glb_ucb,
-    fed_go_ucb,
-    n_go_ucb,
-    one_go_ucb,
-    private_start,
-    realizable,
-    shared_start,
-    shared_ucb1,
-)
+import fedgo
 from fedgo.messages import names_arms, scalars
 
 ENCODINGS = ("dense", "triangle", "rows", "counts", "cheapest")
-BRIEF = Langevin(rounds=7, step=0.05)
+BRIEF = fedgo.Langevin(rounds=7, step=0.05)
 
 
 # Messages
@@ -67,13 +51,13 @@ def test_an_encoding_costs_the_size_of_what_it_packs(dimension, pulls, vectors):
 # The same decisions
 
 
-STARTED = {"Fed-GO-UCB": fed_go_ucb, "One-GO-UCB": one_go_ucb, "N-GO-UCB": n_go_ucb}
+STARTED = {"Fed-GO-UCB": fedgo.fed_go_ucb, "One-GO-UCB": fedgo.one_go_ucb, "N-GO-UCB": fedgo.n_go_ucb}
 BASELINES = {
-    "DisLinUCB": dis_lin_ucb,
-    "Fed-GLB-UCB": fed_glb_ucb,
-    "ApproxDisKernelUCB": approx_dis_kernel_ucb,
-    "Kernel UCB, at once": exact_kernel_ucb,
-    "UCB1, shared": shared_ucb1,
+    "DisLinUCB": fedgo.dis_lin_ucb,
+    "Fed-GLB-UCB": fedgo.fed_glb_ucb,
+    "ApproxDisKernelUCB": fedgo.approx_dis_kernel_ucb,
+    "Kernel UCB, at once": fedgo.exact_kernel_ucb,
+    "UCB1, shared": fedgo.shared_ucb1,
 }
 EVERY = (*STARTED, *BASELINES)
 
@@ -81,12 +65,12 @@ EVERY = (*STARTED, *BASELINES)
 @cache
 def played(name, encoding, d_x=2):
     """Three runs of three clients, which synchronise now and then."""
-    network = Network(d_x, 25)
-    problem = realizable(network, 3, arms=6, seed=d_x, sigma=0.3)
-    settings = Settings(0.1, 0.1, 4.0 if "Kernel" in name else 1.5, encoding)
+    network = fedgo.Network(d_x, 25)
+    problem = fedgo.realizable(network, 3, arms=6, seed=d_x, sigma=0.3)
+    settings = fedgo.Settings(0.1, 0.1, 4.0 if "Kernel" in name else 1.5, encoding)
     if name in BASELINES:
         return BASELINES[name](problem, 3, 29, settings)
-    begin = private_start if name == "N-GO-UCB" else partial(shared_start, encoding=encoding)
+    begin = fedgo.private_start if name == "N-GO-UCB" else partial(fedgo.shared_start, encoding=encoding)
     return STARTED[name](begin(problem, network, 3, 8, BRIEF), settings)
 
 
@@ -112,8 +96,10 @@ def test_an_encoding_changes_what_is_charged_and_nothing_else(name, encoding):
 
 def model(kind):
     """A class F, a problem of it and arms of which there are many or few."""
-    network = {"network": Network(2, 2), "one unit": SingleUnit(2), "line": SingleUnit(1)}[kind]
-    return network, realizable(network, 3, arms=4, seed=3, sigma=0.3)
+    network = {"network": fedgo.Network(2, 2), "one unit": fedgo.SingleUnit(2), "line": fedgo.SingleUnit(1)}[
+        kind
+    ]
+    return network, fedgo.realizable(network, 3, arms=4, seed=3, sigma=0.3)
 
 
 @pytest.mark.slow
@@ -122,8 +108,8 @@ def model(kind):
 @pytest.mark.parametrize("kind", ["network", "line"])
 def test_the_bill_of_fed_go_ucb_counted_again(kind, encoding, gamma):
     (network, problem), clients, rounds = model(kind), 4, 12
-    start = shared_start(problem, network, clients, rounds, BRIEF, encoding=encoding)
-    trace = fed_go_ucb(start, Settings(0.3, 0.5, gamma, encoding))
+    start = fedgo.shared_start(problem, network, clients, rounds, BRIEF, encoding=encoding)
+    trace = fedgo.fed_go_ucb(start, fedgo.Settings(0.3, 0.5, gamma, encoding))
     first = trace.phase_one
     assert trace.sync.any() and first == 7
 
@@ -138,7 +124,7 @@ def test_the_bill_of_fed_go_ucb_counted_again(kind, encoding, gamma):
 @pytest.mark.parametrize(("clients", "length"), [(4, 7), (2, 13), (9, 5)])
 def test_the_bill_of_phase_one_counted_again(encoding, clients, length):
     network, problem = model("network")
-    start = shared_start(problem, network, clients, 3, BRIEF, length, encoding)
+    start = fedgo.shared_start(problem, network, clients, 3, BRIEF, length, encoding)
     up = down = 0
     if encoding in ("counts", "cheapest"):
         for i in range(clients):
@@ -151,7 +137,7 @@ def test_the_bill_of_phase_one_counted_again(encoding, clients, length):
     ledger = start.exploration.ledger
     assert ledger.up.tolist() == [[0] * (length - 1) + [up]] * 3
     assert ledger.down.tolist() == [[0] * (length - 1) + [down]] * 3
-    dense = shared_start(problem, network, clients, 3, BRIEF, length)
+    dense = fedgo.shared_start(problem, network, clients, 3, BRIEF, length)
     assert torch.equal(start.w0, dense.w0) and torch.equal(start.loss, dense.loss)
 
 
@@ -159,8 +145,8 @@ def test_the_bill_of_phase_one_counted_again(encoding, clients, length):
 @pytest.mark.parametrize("kind", ["network", "one unit", "line"])
 def test_one_go_ucb_sends_every_pull_alone(kind, encoding):
     (network, problem), clients = model(kind), 4
-    start = shared_start(problem, network, clients, 3, BRIEF, encoding=encoding)
-    trace = one_go_ucb(start, Settings(0.3, 0.5, encoding=encoding))
+    start = fedgo.shared_start(problem, network, clients, 3, BRIEF, encoding=encoding)
+    trace = fedgo.one_go_ucb(start, fedgo.Settings(0.3, 0.5, encoding=encoding))
     each = scalars(encoding, network.size, 1, 4)
     assert (trace.up[:, trace.phase_one :] == each).all()
     assert (trace.down[:, trace.phase_one :] == clients * each).all()
@@ -170,9 +156,10 @@ def test_one_go_ucb_sends_every_pull_alone(kind, encoding):
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("d_x", [1, 2, 4])
 def test_the_bill_of_fed_glb_ucb_counted_again(d_x, encoding):
-    problem, clients, arms = realizable(SingleUnit(d_x), 2, arms=5, seed=3, sigma=0.3), 3, 5
+    problem, clients, arms = fedgo.realizable(fedgo.SingleUnit(d_x), 2, arms=5, seed=3, sigma=0.3), 3, 5
     dense, trace = (
-        fed_glb_ucb(problem, clients, 60, Settings(0.3, 0.5, 2.0, e), "logistic") for e in ("dense", encoding)
+        fedgo.fed_glb_ucb(problem, clients, 60, fedgo.Settings(0.3, 0.5, 2.0, e), "logistic")
+        for e in ("dense", encoding)
     )
     assert torch.equal(trace.arm, dense.arm) and 0.02 < trace.sync.double().mean() < 0.9
 
@@ -196,9 +183,9 @@ def test_the_bill_of_fed_glb_ucb_counted_again(d_x, encoding):
 @pytest.mark.parametrize("encoding", ENCODINGS)
 @pytest.mark.parametrize("d_x", [1, 3])
 def test_the_bill_of_the_nystroem_kernel_counted_again(d_x, encoding):
-    problem, clients, arms = realizable(SingleUnit(d_x), 2, arms=6, seed=3, sigma=0.3), 3, 6
+    problem, clients, arms = fedgo.realizable(fedgo.SingleUnit(d_x), 2, arms=6, seed=3, sigma=0.3), 3, 6
     dense, trace = (
-        approx_dis_kernel_ucb(problem, clients, 60, Settings(0.3, 0.5, 6.0, e), 0.4, 0.3)
+        fedgo.approx_dis_kernel_ucb(problem, clients, 60, fedgo.Settings(0.3, 0.5, 6.0, e), 0.4, 0.3)
         for e in ("dense", encoding)
     )
     assert torch.equal(trace.arm, dense.arm) and 0.02 < trace.sync.double().mean() < 0.9

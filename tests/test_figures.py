@@ -5,12 +5,10 @@ import pytest
 import torch
 from instances import made_trace
 from matplotlib import pyplot as plt
-from matplotlib.figure import Figure
 
 from fedgo.experiments.roster import ALGORITHMS, SIX
 from fedgo.pages.figures import (
     STYLES,
-    plain_ticks,
     regret_and_communication,
 )
 from fedgo.trace import Trace
@@ -25,24 +23,6 @@ def test_an_algorithm_has_a_colour_and_a_marker_that_no_other_has(name):
     # on no page does a colour mean somebody else, though a player of the map may be an algorithm under another name
     others = [style for style in STYLES.values() if style != STYLES[name]]
     assert STYLES[name][0] not in [colour for colour, _ in others]
-
-
-@pytest.mark.parametrize(
-    ("scale", "low", "high", "expected"),
-    [
-        ("linear", -0.5, 0.5, ["−0.4", "−0.2", "0", "0.2", "0.4"]),
-        ("log", 20, 2000, ["20", "50", "100", "200", "500", "1,000", "2,000"]),
-    ],
-)
-def test_ticks_are_numbers_as_in_text_and_none_stands_between_them(scale, low, high, expected):
-    axes = Figure().subplots()
-    axes.set(yscale=scale, ylim=(low, high))
-    plain_ticks(axes.yaxis)
-    axes.figure.draw_without_rendering()
-    ticks = axes.yaxis.get_major_ticks()
-    shown = [tick.label1.get_text() for tick in ticks if low <= tick.get_loc() <= high * (1 + 1e-9)]
-    assert shown == expected
-    assert not any(tick.label1.get_text() for tick in axes.yaxis.get_minor_ticks())
 
 
 def ramp(regret: float, sent: int, steps: int = 500) -> Trace:

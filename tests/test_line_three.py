@@ -41,25 +41,3 @@ def test_every_point_lies_in_its_ball_and_has_the_value_returned(lam, beta, hidd
     assert (inside.distance(w) <= beta * (1 + 1e-9) + 1e-18).all()
     at_point = network.values(w, x.unsqueeze(-2)).squeeze(-1)
     torch.testing.assert_close(at_point, found.value, rtol=0, atol=1e-9)
-
-
-@pytest.mark.parametrize(("lam", "beta"), BALLS[:3])
-def test_it_is_never_below_the_linear_solution_and_ends_where_the_gradient_points_out_of_the_ball(lam, beta):
-    network, x, w0, tally = setting()
-    seen = view(network, w0, x)
-    found = line_three(seen, lam, beta, tally)
-    gradients = network.gradients(w0, x).expand(-1, 5, -1, -1)
-    confidence = ball(gradients, w0.expand(-1, 5, -1), lam, beta, tally)
-    factor = torch.linalg.cholesky(confidence.sigma).unsqueeze(-3)
-    half = torch.linalg.solve_triangular(factor, gradients.unsqueeze(-1), upper=False)
-    step = torch.linalg.solve_triangular(factor.mT, half, upper=True).squeeze(-1)
-    linear = confidence.centre.unsqueeze(-2) + beta**0.5 * step / half.norm(dim=-2)
-    start = network.values(linear, x.unsqueeze(-2)).squeeze(-1)
-    assert (found.value >= start - 1e-10).all()
-    # stationary on the sphere: Σ^{-½}∇f(w) parallel to Σ^{½}(w − ŵ)
-    w = points(network, x, confidence, found.u)
-    steepest = network.gradients(w, x.expand(2, 5, -1, -1).unsqueeze(-2))
-    out = torch.linalg.solve_triangular(factor, steepest.mT, upper=False).squeeze(-1)
-    away = (factor.mT @ (w - confidence.centre.unsqueeze(-2)).unsqueeze(-1)).squeeze(-1)
-    cosine = (out * away).sum(-1) / (out.norm(dim=-1) * away.norm(dim=-1))
-    assert cosine.min() > (1 - 1e-6 if beta < lam else 0.99)  # slow where the ball is large

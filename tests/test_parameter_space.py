@@ -4,38 +4,27 @@ import pytest
 import torch
 from instances import GAMMAS, INF, random_world, sample
 
-from fedgo import (
-    EventTriggered,
-    Exploration,
-    Langevin,
-    Network,
-    Problem,
-    Settings,
-    fed_go_ucb,
-    realizable,
-    shared_start,
-    simulate,
-)
+import fedgo
 from fedgo.confidence import Tally, condition
 from fedgo.many_arms import Columns, ParameterSpace, columns
 
-BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
+BRIEF = fedgo.Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 PARTS = ("arm", "up", "down", "sync")
 
 
 def instance(seed):
     """Fewer arms than parameters, or more, and settings."""
     problem, *world, draw = random_world(seed, (2, 60), (1, 7), (2, 25))
-    start = shared_start(problem, *world, BRIEF)
+    start = fedgo.shared_start(problem, *world, BRIEF)
     lam, beta = 10.0 ** draw.uniform(-2, 1), 10.0 ** draw.uniform(-2, 1)
-    return problem, start, Settings(lam, beta, GAMMAS[seed % len(GAMMAS)])
+    return problem, start, fedgo.Settings(lam, beta, GAMMAS[seed % len(GAMMAS)])
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(30))
 def test_both_spaces_pull_the_same_arms_and_send_as_much(seed):
     _, start, settings = instance(seed)
-    arms, parameters = (fed_go_ucb(start, settings, space=s) for s in ("arms", "parameters"))
+    arms, parameters = (fedgo.fed_go_ucb(start, settings, space=s) for s in ("arms", "parameters"))
     for part in PARTS:
         assert torch.equal(getattr(arms, part), getattr(parameters, part)), part
 
@@ -84,19 +73,22 @@ def test_what_a_synchronisation_takes_from_the_variances_is_what_a_fresh_start_f
 def test_thousands_of_pulls_do_not_drift(gamma):
     """Two learners of 20 arms, 1,500 pulls each, with a prior as good as none."""
     arms = sample(1, 20, 6, seed=5)
-    problem = Problem("drift", arms, arms.sum(-1) / 6, (0,))
+    problem = fedgo.Problem("drift", arms, arms.sum(-1) / 6, (0,))
     features, offsets = arms.unsqueeze(1), torch.zeros(1, 1, 20, dtype=torch.float64)
     learners = [
-        kind(2, features, offsets, 6, Settings(1e-6, 0.1, gamma)) for kind in (EventTriggered, ParameterSpace)
+        kind(2, features, offsets, 6, fedgo.Settings(1e-6, 0.1, gamma))
+        for kind in (fedgo.EventTriggered, ParameterSpace)
     ]
-    one, two = (simulate("drift", problem, own, Exploration.nothing(1), 2, 3000) for own in learners)
+    one, two = (
+        fedgo.simulate("drift", problem, own, fedgo.Exploration.nothing(1), 2, 3000) for own in learners
+    )
     assert torch.equal(one.arm, two.arm) and torch.equal(one.sync, two.sync)
 
 
 def test_many_arms_need_no_matrix_of_arms_by_arms():
     """A matrix of 100,000 × 100,000 would be 80 GB."""
-    network = Network(2, 2)
-    problem = realizable(network, 1, arms=100_000, scale=2.0)
-    start = shared_start(problem, network, 2, 4, BRIEF)
-    trace = fed_go_ucb(start, Settings(0.1, 0.1, 0.5), space="parameters")
+    network = fedgo.Network(2, 2)
+    problem = fedgo.realizable(network, 1, arms=100_000, scale=2.0)
+    start = fedgo.shared_start(problem, network, 2, 4, BRIEF)
+    trace = fedgo.fed_go_ucb(start, fedgo.Settings(0.1, 0.1, 0.5), space="parameters")
     assert trace.regret[:, trace.phase_one :].mean() < trace.regret[:, : trace.phase_one].mean()

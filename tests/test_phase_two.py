@@ -5,28 +5,18 @@ from dataclasses import dataclass, field, replace
 import pytest
 import torch
 
-from fedgo import (
-    EventTriggered,
-    Exploration,
-    Langevin,
-    Network,
-    Settings,
-    fed_go_ucb,
-    hartmann6,
-    shared_start,
-    simulate,
-)
+import fedgo
 from fedgo.confidence import Tally, compress, statistics
 from fedgo.star import Ledger
 
-BRIEF = Langevin(rounds=40, step=0.1)
+BRIEF = fedgo.Langevin(rounds=40, step=0.1)
 CLIENTS, ROUNDS = 5, 12
 
 
 @pytest.fixture(scope="module")
 def world():
-    problem, network = hartmann6(4, arms=9), Network(6, 3)
-    return problem, network, shared_start(problem, network, CLIENTS, ROUNDS, BRIEF)
+    problem, network = fedgo.hartmann6(4, arms=9), fedgo.Network(6, 3)
+    return problem, network, fedgo.shared_start(problem, network, CLIENTS, ROUNDS, BRIEF)
 
 
 def linearised(world):
@@ -38,7 +28,7 @@ def linearised(world):
 
 
 @dataclass(frozen=True)
-class Watched(EventTriggered):
+class Watched(fedgo.EventTriggered):
     """Keeps the server's data after every synchronisation."""
 
     seen: list[tuple[torch.Tensor, torch.Tensor, Tally]] = field(default_factory=list)
@@ -52,8 +42,8 @@ class Watched(EventTriggered):
 @pytest.fixture(scope="module")
 def watched(world):
     problem, _, start = world
-    learner = Watched(CLIENTS, *linearised(world), Settings(0.5, 0.3, 0.3))
-    trace = simulate("watched", problem, learner, start.exploration, CLIENTS, CLIENTS * ROUNDS)
+    learner = Watched(CLIENTS, *linearised(world), fedgo.Settings(0.5, 0.3, 0.3))
+    trace = fedgo.simulate("watched", problem, learner, start.exploration, CLIENTS, CLIENTS * ROUNDS)
     assert len(learner.seen) > 4
     return learner, trace
 
@@ -78,13 +68,15 @@ def test_at_every_sync_the_server_holds_the_definitions_on_all_clients_data(worl
 
 def test_threshold_zero_syncs_at_every_step_and_infinity_never(world):
     _, _, start = world
-    always, never = (fed_go_ucb(start, Settings(0.5, 0.3, gamma)) for gamma in (0.0, float("inf")))
+    always, never = (
+        fedgo.fed_go_ucb(start, fedgo.Settings(0.5, 0.3, gamma)) for gamma in (0.0, float("inf"))
+    )
     assert always.sync[:, always.phase_one :].all() and not always.sync[:, : always.phase_one].any()
     assert not never.sync.any()
 
 
 @dataclass(frozen=True)
-class Thompson(EventTriggered):
+class Thompson(fedgo.EventTriggered):
     """The arm of the largest sample of its posterior; ``normals`` (S, steps, K)."""
 
     normals: torch.Tensor = field(kw_only=True)
@@ -102,11 +94,11 @@ def test_an_index_that_is_drawn_is_drawn_once_a_step(world):
     )
 
     def play(run, gamma):
-        settings = Settings(0.5, 0.3, gamma)
+        settings = fedgo.Settings(0.5, 0.3, gamma)
         learner = Thompson(CLIENTS, features[run], offsets[run], size, settings, normals=normals[run])
         pulls = start.exploration.arm[run]
-        begun = Exploration(pulls, start.exploration.reward[run], Ledger.blank(*pulls.shape))
-        return simulate("Thompson", problem.only(*run), learner, begun, CLIENTS, CLIENTS * ROUNDS)
+        begun = fedgo.Exploration(pulls, start.exploration.reward[run], Ledger.blank(*pulls.shape))
+        return fedgo.simulate("Thompson", problem.only(*run), learner, begun, CLIENTS, CLIENTS * ROUNDS)
 
     batch = play([0, 1, 2, 3], 0.5)
     assert batch.sync.any(1).all() and not batch.sync[:, batch.phase_one :].all()
@@ -123,9 +115,9 @@ def test_runs_that_wait_for_each_other_to_synchronise_do_the_same(world, watched
     _, _, start = world
     traces, calls = [], []
     for together in (False, True):
-        learner = replace(watched[0], settings=Settings(0.5, 0.3, 1.5), seen=[])
+        learner = replace(watched[0], settings=fedgo.Settings(0.5, 0.3, 1.5), seen=[])
         size = (start.exploration, CLIENTS, CLIENTS * ROUNDS)
-        traces.append(simulate("watched", start.problem, learner, *size, together=together))
+        traces.append(fedgo.simulate("watched", start.problem, learner, *size, together=together))
         calls.append(len(learner.seen))
     assert traces[0] == traces[1]
     assert calls[1] < calls[0]  # so somebody waited

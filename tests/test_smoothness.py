@@ -2,8 +2,6 @@
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from instances import sample
 
 from fedgo import Network
@@ -62,26 +60,6 @@ def test_no_point_of_the_box_exceeds_a_bound(size, seed):
     z = arms @ layers.w1.mT + layers.c1.unsqueeze(-2)
     assert (region.low <= z + 1e-12).all() and (z <= region.high + 1e-12).all()
     assert (layers.w2.abs() <= region.outer).all()
-
-
-@given(st.floats(0, 12), st.floats(-6, 6), st.floats(0, 8), st.floats(-4, 4), st.sampled_from([-1.0, 1.0]))
-@settings(max_examples=150, deadline=None, derandomize=True)
-def test_one_unit_on_any_interval_is_the_maximum_over_a_grid(weight, start, length, x, sign):
-    network, arms = Network(1, 1), torch.tensor([[x]], dtype=torch.float64)
-    low = torch.tensor([0.0, start, sign * weight, 0.0], dtype=torch.float64)
-    region = box(network, low, low + torch.tensor([0.0, length, 0.0, 0.0], dtype=torch.float64), arms)
-    z = torch.linspace(start, start + length, 4001, dtype=torch.float64)
-    s, reach = z.sigmoid(), 1 + x**2
-    slope = s * (1 - s)
-    second = weight * reach * slope * (1 - 2 * s)
-    grid = {
-        gradient_bound: (1 + s**2 + weight**2 * reach * slope**2).sqrt().max(),
-        curvature_bound: ((second.abs() + (second**2 + 4 * reach * slope**2).sqrt()) / 2).max(),
-        value_bound: (weight * s).max(),
-    }
-    for bound, most in grid.items():
-        assert most <= bound(region) * (1 + 1e-12)
-        torch.testing.assert_close(bound(region), most, rtol=1e-5, atol=1e-15)
 
 
 # A segment

@@ -65,39 +65,6 @@ def test_item_3_and_the_number_of_synchronisations_hold_for_every_lam_and_every_
         assert all(played.sync)  # γ = 0 as printed: at every step
 
 
-def test_a_client_for_whom_k_pulls_cannot_fire_waits_k_rounds():
-    patient = 0
-    for seed in range(120):
-        kernel, clients, rounds, gamma, played = protocol(seed)
-        k = math.floor(math.sqrt(gamma / math.log1p(kernel.diagonal().max())))
-        ends = np.flatnonzero([True, *played.sync])
-        assert (np.diff(ends) >= k * clients + 1).all() and (len(ends) - 1) * k < rounds
-        patient += k > 0 and len(ends) > 1
-    assert patient > 10
-
-
-def test_the_regret_grows_with_f_and_not_with_beta_where_beta_is_smaller_than_f_squared():
-    # two orthogonal arms without noise, w* = (0, 1) and ŵ₀ = (1, 0.9): every client first pulls the wrong arm
-    lam, clients, rounds = 1e-12, 2_000, 2
-    truth, start = np.array([0.0, 1.0]), np.array([1.0, 0.9])
-    beta, gamma = lam * ((truth - start) ** 2).sum(), 2 * math.log1p(1 / lam)
-    kernel, regret = np.eye(2) / lam, 0.0
-
-    def choose(t, i, known):
-        nonlocal regret
-        n = np.array(known)
-        arm = int(((start * lam + truth * n) / (lam + n) + np.sqrt(beta / (lam + n))).argmax())
-        regret += 1 - truth[arm]
-        return arm
-
-    played = play(kernel, clients, rounds, gamma, choose)
-    outline = math.sqrt(beta * clients * rounds * played.information) + played.information * (
-        clients * math.sqrt(beta * gamma) + 1
-    )
-    bound = theory.regret_phase_two_clipped(beta, played.information, clients, rounds, gamma, 1.0)
-    assert regret == clients and outline < regret / 20 and regret <= bound.total
-
-
 def test_without_a_radius_only_the_step_that_fires_costs_anything():
     assert theory.regret_phase_two_clipped(0.0, 1.5, 20, 5, 0.5, 3.0).total == about(6)
 

@@ -150,7 +150,6 @@ def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
     several = [
         RIDGE,
         Relinearised(Network(2, 2), 2),
-        Relinearised(Network(2, 3), 1),
         GaussianProcess(),
         GaussianProcess(warp=True),
         Modelled(single_task_gp),

@@ -1,18 +1,12 @@
 """Client and server without a transport: equal to the simulator, refusals by name, files that are whole."""
 
-import os
-import signal
 import struct
 import zlib
-from contextlib import suppress
-from copy import copy
-from itertools import count
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 import torch
-from federated import at_work, content, explored, held, pull, refuses, small, started
+from federated import content, explored, pull, refuses, small, started
 from instances import sample
 
 import fedgo
@@ -285,59 +279,18 @@ def test_a_file_of_another_plan_or_party_is_refused(tmp_path):
             type(party).load(path, other)
 
 
-def interrupted_at(moment, how="killed"):
-    """Kill this process, or let it find the disk full, at the ``moment``-th of the moments of its saves, from 0 on."""
-    left = iter(range(moment, -1, -1))
-    write, sync, replace = torch.save, os.fsync, Path.replace
+def test_if_the_disk_is_full_the_older_file_stays(tmp_path, monkeypatch):
+    def full(descriptor):
+        raise OSError(28, "No space left on device")
 
-    def tick():
-        if next(left, 1) == 0:
-            if how == "killed":
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise OSError(28, "No space left on device")
-
-    def written(*arguments):
-        tick()  # the new file is empty
-        write(*arguments)
-        tick()
-
-    def synced(descriptor):
-        tick()  # the new file is written, and not in its place; or it is in its place
-        sync(descriptor)
-
-    def replaced(*paths):
-        tick()
-        target = replace(*paths)
-        tick()
-        return target
-
-    torch.save, os.fsync, Path.replace = written, synced, replaced
-
-
-@pytest.mark.parametrize("how", ["killed", "disk full"])
-@pytest.mark.parametrize("kind", ["network", "planned"])
-def test_at_every_moment_of_a_write_the_file_is_the_old_one_or_the_new(kind, how, tmp_path):
-    problem, plan, client, server = at_work(kind)
-    after = copy(client), copy(server)
-    pull(problem, after[0]), after[1].merge()
-    for old, new in zip((client, server), after, strict=True):
-        path, outcomes = tmp_path / "file", set()
-        for moment in count():
-            old.save(path)
-            child = os.fork()
-            if child == 0:
-                interrupted_at(moment, how)
-                with suppress(OSError):
-                    new.save(path)
-                    os._exit(3)  # the moment is beyond the end
-                os._exit(0)
-            status = os.waitpid(child, 0)[1]
-            whole = held(type(old).load(path, plan))
-            assert whole in (held(old), held(new))
-            outcomes.add(whole)
-            if os.waitstatus_to_exitcode(status) == 3:
-                break
-        assert moment >= 5 and outcomes == {held(old), held(new)}
+    problem, plan = small()
+    for party in (started(problem, plan)[0][0], started(problem, plan)[1]):
+        party.save(tmp_path / "file")
+        whole = (tmp_path / "file").read_bytes()
+        with monkeypatch.context() as patch, pytest.raises(OSError, match=r"file.*No space left"):
+            patch.setattr("os.fsync", full)
+            party.save(tmp_path / "file")
+        assert (tmp_path / "file").read_bytes() == whole
 
 
 @pytest.mark.slow

@@ -78,25 +78,3 @@ def test_the_intervals_cover_and_items_2_to_4_hold_around_a_malicious_proposal()
         bound = regret_phase_two_clipped(beta, information[row], CLIENTS, ROUNDS, GAMMA, VALUE, widest=widest)
         assert trace.notes["certificate"][row].sum() <= bound.total * (1 + 1e-9)
         assert syncs[row] <= synchronisations(ROUNDS, information[row], GAMMA)
-
-
-def test_a_guard_with_a_kernel_certifies_many_arms_after_few_pulls_and_refutes_a_norm_that_is_none():
-    arms = torch.linspace(0, 1, 400).double()
-    features = torch.cos(math.pi * arms.unsqueeze(1) * torch.arange(5)) * 0.5 ** torch.arange(5)
-    means = (features @ torch.tensor([0.3, 1.0, 0.0, 0.5, 0.0]).double()).expand(3, -1)
-    best = {}
-    for size, norm in ((1.0, 1.2), (50.0, 1.2), (1.0, None)):
-        told, nothing = Guarantee(2 * size, 0.05, gamma=1.0), Exploration.nothing(3)
-        problem = Problem("K", arms.expand(3, -1).unsqueeze(-1), size * means, (0, 1, 2), 0, sigma=0.05)
-        rule = told.intervals(1)
-        if norm is not None:
-            rule = KernelIntervals(1, 0.05, told.value, features=features, norm=norm)
-        evil = replace(malicious(problem, nothing, 1, told), intervals=rule)
-        trace = guarded("K", problem, evil, nothing, 1, 60, told, intervals=rule)
-        certificate, refuted = trace.notes["certificate"], trace.notes["refuted"].any(1)
-        if size == 1:
-            assert not refuted.any() and (trace.regret <= certificate + 1e-12).all()
-            best[norm] = certificate.amin(1)
-        else:
-            assert refuted.all()
-    assert (best[1.2] < 0.5).all() and (best[None] == 4).all()

@@ -95,25 +95,6 @@ def test_a_study_that_is_opened_for_every_trial_is_the_one_that_stayed_open(csv,
     assert len(as_lines(whole.standings()).splitlines()) == 6
 
 
-def test_trials_are_open_at_several_sites_and_told_in_any_order(csv):
-    study = opened(csv, **PLAIN, sites=("A", "B"))
-    with pytest.raises(ValueError, match="site is None: give the site"):
-        study.ask()
-    here, there = study.batch(3, "A"), study.batch(2, "B")
-    assert len({*here, *there}) == 5 and study.batch(2, "A") == here[:2]  # the first trials are distinct
-    for option in reversed(here):
-        study.tell(option, TASTE[option], "A")
-    assert study.open == [(option, "B") for option in there]
-    study.drop(there[0], "B")
-    later = study.batch(4, "A")  # planned while a reward is out
-    assert len(later) == 4 and study.batch(1, "B") == [there[1]]
-    with pytest.raises(ValueError, match="the trial to drop"):
-        study.drop("plain", "B")
-    for _ in range(10):
-        go_on(study, 1, random.Random(0), "A")
-    assert study.standings()[0].option == "some"
-
-
 def test_a_plan_takes_open_trials_for_observed(csv):
     study = opened(csv)
     go_on(study, 5, random.Random(0))
@@ -163,13 +144,10 @@ def test_options_are_added_at_the_end_and_retired_at_any_time(csv):
     # a row that is missing stays in the study, and columns may have another order
     assert len(opened(written(csv, [LINES[0], *LINES[2:]])).standings()) == 6
     assert len(opened(written(csv, ["name,heat,sugar,fixed", "last,150,14,7"])).standings()) == 7
-    for lines, reason in (
-        ([*LINES[:-1], "some,13,140,7"], "row 5: 'some' has other features in .* the study"),
-        (["name,sugar", "new,3"], "row 1: 'heat' is '': give a number"),
-        (["name,sugar,heat,fixed", "new,3,much,7"], "'heat' is 'much': give a number"),
-    ):
-        with pytest.raises(ValueError, match=reason):
-            opened(written(csv, lines))
+    with pytest.raises(ValueError, match=r"row 5: 'some' has other features in .* the study"):
+        opened(written(csv, [*LINES[:-1], "some,13,140,7"]))
+    with pytest.raises(ValueError, match="row 1: 'heat' is '': give a number"):
+        opened(written(csv, ["name,sugar", "new,3"]))
 
 
 def test_features_are_scaled_by_the_ranges_of_the_first_options(csv):

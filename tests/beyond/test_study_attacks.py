@@ -228,21 +228,17 @@ def files_are_edited_badly(folder: Path) -> None:
     odd: list[Any] = [None, True, -1, 0, 10**400, 1e400, float("nan"), "", "x", [], {}, [[]], ["a"], "a\nb"]
     odd += ["\ud800", 1e99, 3]
     for _ in range(150):
+        content = node = without_checksum(whole)
+        while True:
+            key = draw.choice(list(node) if isinstance(node, dict) else range(len(node)))
+            if not isinstance(node[key], dict | list) or not node[key] or draw.random() < 0.3:
+                break
+            node = node[key]
         if draw.random() < 0.3:
-            cut, end = sorted(draw.choices(range(len(whole)), k=2))
-            text = whole[:cut] + draw.choice(["", whole[cut:end] * 2, '"', "[", "9" * 30]) + whole[end:]
+            del node[key]
         else:
-            content = node = without_checksum(whole)
-            while True:
-                key = draw.choice(list(node) if isinstance(node, dict) else range(len(node)))
-                if not isinstance(node[key], dict | list) or not node[key] or draw.random() < 0.3:
-                    break
-                node = node[key]
-            if draw.random() < 0.3:
-                del node[key]
-            else:
-                node[key] = draw.choice(odd)
-            text = json.dumps(content)
+            node[key] = draw.choice(odd)
+        text = json.dumps(content)
         study.path.write_text(text, encoding="utf-8")
         try:
             again = Study(study.path)

@@ -30,7 +30,7 @@ def plain_kernel_ucb(problem, row, reward_of, clients, steps, settings, lengthsc
     kept = [(np.zeros(arms), np.zeros(arms)) for _ in range(clients)]  # own data at the last synchronisation
     members, spent = np.array([], dtype=int), [0.0] * clients
     before = np.full(arms, 1 / lam)
-    out = SimpleNamespace(arm=[], sync=[], up=[], down=[], members=[])
+    out = SimpleNamespace(arm=[], sync=[], up=[], down=[])
 
     def posterior(j):
         counts, sums = (s + o - k for s, o, k in zip(shared, own[j], kept[j], strict=True))
@@ -66,7 +66,6 @@ def plain_kernel_ucb(problem, row, reward_of, clients, steps, settings, lengthsc
             shared = tuple(sum(parts) for parts in zip(*own, strict=True))
             kept, spent = list(own), [0.0] * clients
             before = posterior(0)[1]
-            out.members.append((t, members))
         for name, value in (("arm", arm), ("sync", fired), ("up", up), ("down", down)):
             getattr(out, name).append(value)
     return out

@@ -4,11 +4,9 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
-from scipy.optimize import minimize
 from scipy.special import expit
 
 MEAN = {"identity": lambda z: z, "logistic": expit}
-POTENTIAL = {"identity": lambda z: z**2 / 2, "logistic": lambda z: np.logaddexp(0, z)}  # m with m' = μ
 SLOPES = {"identity": (1.0, 1.0), "logistic": (0.1, 0.25)}  # c_μ and the bound on μ'
 
 
@@ -74,18 +72,3 @@ def plain_fed_glb_ucb(arms, reward_of, clients, steps, lam, beta, gamma, link, w
 def warm_start(theta, fitted):
     """The server knows the θ that it fitted last, and nothing of the clients' own."""
     return fitted[-1] if fitted else np.zeros_like(theta[0])
-
-
-def objective(theta, x, y, lam, link):
-    """The regularised loss per datum that a synchronisation minimises."""
-    z = x @ theta
-    return (POTENTIAL[link](z) - y * z).sum() / len(y) + lam * theta @ theta / (2 * len(y))
-
-
-def minimiser(x, y, lam, link):
-    def slope(theta, *_):
-        return (x.T @ (MEAN[link](x @ theta) - y) + lam * theta) / len(y)
-
-    found = minimize(objective, np.zeros(x.shape[1]), (x, y, lam, link), "L-BFGS-B", slope, tol=1e-15)
-    assert np.abs(slope(found.x)).max() < 1e-6
-    return found.x

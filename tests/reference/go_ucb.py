@@ -108,7 +108,7 @@ def phase_two(arms, reward_of, w0_of, hidden, clients, steps, lam, beta, gamma, 
     d_sigma, d_b = [zero] * clients, [np.zeros(d_w)] * clients
     pulls = [0] * clients
     sigma_g, b_g = lam * eye, np.zeros(d_w)
-    out = SimpleNamespace(arm=[], up=[], down=[], sync=[], statistics=[])
+    out = SimpleNamespace(arm=[], up=[], down=[], sync=[])
     for t in range(steps):
         i = t % clients
         asked = [i]
@@ -137,7 +137,6 @@ def phase_two(arms, reward_of, w0_of, hidden, clients, steps, lam, beta, gamma, 
                 down += sigma_g.size + b_g.size
                 sigma[j], b[j] = sigma_g, b_g
                 d_sigma[j], d_b[j], pulls[j], new[j] = zero, np.zeros(d_w), 0, True
-            out.statistics.append((t, sigma_g, b_g))
         out.arm.append(chosen)
         out.up.append(up)
         out.down.append(down)
