@@ -4,7 +4,7 @@
 # make test        lint, types and all tests; those of the pages need the built book and a Chromium
 # make check       lint, types and the quick tests: before every commit
 # make bench       how long the algorithms take
-# make attack      attack letters, files and studies for ten minutes, or SECONDS; with STORE=1 for the page on reliability
+# make attack      attack letters, files and studies for ten minutes, or SECONDS; with STORE=1 for the page on reliability; TIMES=1 measures a study
 # make study       an experiment of the book again: make study NAME=tune
 # make federation  server and clients as processes over TLS on this machine, compared with the simulator; installs NVFlare
 # make lock        resolve the versions afresh
@@ -53,7 +53,7 @@ bench: .venv/stamp
 	@$(ONE) $(PY) benchmarks/bench.py
 
 attack: .venv/test.stamp
-	@$(ONE) $(PY) tests/beyond/attack.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(STORE),--store)
+	@$(ONE) $(PY) tests/beyond/attack.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(STORE),--store) $(if $(TIMES),--times)
 
 study: .venv/stamp
 	@$(ONE) $(PY) -m fedgo.beyond $(NAME)

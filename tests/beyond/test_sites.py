@@ -236,15 +236,15 @@ def test_a_certificate_of_pooled_sites_is_about_no_average_of_them_and_the_verdi
     told = {"trials": 60, "noise": 0.1, "sites": SITES, "centre": 0.0, "reach": 1.0, "method": "ucb1"}
     study = Study(tmp_path / "study.json", tmp_path / "two.csv", **told)
     for _ in range(30):
-        study.tell("a", north["a"], "north")
-        study.tell("b", south["b"], "south")
+        study.tell("a", north["a"], "north", again=True)
+        study.tell("b", south["b"], "south", again=True)
     best = min(study.standings(), key=lambda row: row.certificate)
     average = [(north[x] + south[x]) / 2 for x in "ab"]
     assert best.option == "a" and best.certificate < average[1] - average[0]
-    study.tell("a", south["a"], "south")
+    study.tell("a", south["a"], "south", again=True)
     assert "(a: north 30, south 1)" in study.verdict() and "with differ" in study.verdict()
     for _ in range(60):
-        study.tell("a", south["a"], "south")
+        study.tell("a", south["a"], "south", again=True)
     assert "refute noise or reach, or the sites differ" in study.verdict()
 
 
@@ -287,7 +287,7 @@ def test_options_may_be_added_and_retired_and_a_shell_shows_site_by_site(tmp_pat
     assert study.sites == [*SITES, "east"] and {study.ask(site) for site in study.sites}.isdisjoint({"o3"})
     shown = CliRunner().invoke(main, [*shell, "show"]).output
     assert all(shown.index(f"{one} ") < shown.index(f"{two} ") for one, two in pairwise(study.sites))
-    assert shown.count("No option beats") == study._repr_html_().count("<table") == 3
+    assert shown.count("No option beats") == 3
 
 
 # The study of the map

@@ -9,8 +9,9 @@ import pytest
 import torch
 from click.testing import CliRunner
 
-from fedgo.beyond import Fitting, Options, Plan, Study
+from fedgo.beyond import Client, Fitting, Options, Plan, Server, Study, converse
 from fedgo.beyond.study import cli
+from fedgo.beyond.study.plates import plate, tell_plate
 from fedgo.beyond.study.table import Table, read
 
 SCREEN = """ligand,SMILES,base,temperature,pressure,operator,yield
@@ -114,7 +115,7 @@ REFUSED = {
     "nothing varies": ("name,x\na,7\nb,7\n", {}, "the list of features is .*none varies"),
     "a name of a megabyte": (f"n,x\n{'a' * 10**6},0\nb,1\n", {"name": "n"}, "the name of option 1 is"),
     "an open quote": ('x,y\n1,"2\n3,4\n', {}, "EOF inside string"),
-    "latin-1": ("x,süß\n1,2\n3,4\n", {}, "no table in UTF-8: save it as 'CSV UTF-8'"),
+    "latin-1": ("x,süß\n1,2\n3,4\n", {}, "not in UTF-8 .*: save it as 'CSV UTF-8'"),
     "empty": ("", {}, r"the table is \[\]: give a header"),
     "a result that is not named": (
         "x,yield\n1,5\n2,6\n",
@@ -241,12 +242,12 @@ def test_a_grown_table_adds_options_and_says_what_the_study_does_not_have(tmp_pa
         and len(grown.setup.options.names) == 4
     )
     assert grown.report == (
-        "left out: 'new', a column that the study does not have",
+        "left out, as the study does not have them: 'new'",
         "2 rows: 1 new options, 4 in all",
     )
-    assert grown.setup.arms.shape[1] == 4 and "water" in grown.setup.options.words(
-        grown.setup.options.names[3]
-    )
+    assert grown.setup.arms.shape[1] == 4 and grown.setup.options.words(grown.setup.options.names[3:]) == [
+        "solvent water, t 4"
+    ]
 
 
 def test_a_federation_takes_the_same_table(tmp_path: Path) -> None:
@@ -254,3 +255,86 @@ def test_a_federation_takes_the_same_table(tmp_path: Path) -> None:
     plan = Plan.of(options, clients=2, fitting=Fitting(3.0, 20))
     assert plan.arms.shape == (4, 5) and plan.fitting is not None
     assert getattr(plan.fitting.surrogate, "groups", None) == (0, 0, 1, 1, 2)
+
+
+def test_what_was_always_the_same_is_no_other_option_and_a_new_text_is(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    Study(path, written(tmp_path, "solvent,t,gas,p\nTHF,1,Ar,1\nDMF,2,Ar,1\nTHF,3,Ar,1\n"), trials=9)
+    fine = written(tmp_path, "solvent,t,gas,p\nwater,3,Ar,1.0\n", "fine.csv")
+    assert len(Study(path, fine).setup.options.names) == 4
+    for row, words in (
+        ("THF,1,N2,1", "'gas' is 'N2', and in this study it is always 'Ar'"),
+        ("THF,1,Ar,2", "'p'"),
+    ):
+        other = written(tmp_path, f"solvent,t,gas,p,result\n{row},5\n", "other.csv")
+        for call in (Study(path).tell_plate, lambda other: Study(path, other)):
+            with pytest.raises(ValueError, match=f"row 1: {words}"):
+                call(other)
+
+
+def test_a_plate_of_another_study_is_refused(tmp_path: Path) -> None:
+    mine = Study(tmp_path / "s.json", written(tmp_path, "solvent,t\nTHF,1\nDMF,2\n"), trials=9)
+    tables = {
+        "column": "base,t\nKOH,1\nKF,2\n",
+        "option": "solvent,t\nTHF,9\nDMF,7\n",
+        "result": "solvent,t,ee\nTHF,1,\nDMF,2,\n",
+    }
+    words = {
+        "column": "it lacks 'solvent'",
+        "option": "no option of the study is .*row 2: ",
+        "result": "did you mean",
+    }
+    for name, text in tables.items():
+        how = {"result": "ee"} if name == "result" else {}
+        other = Study(tmp_path / f"{name}.json", written(tmp_path, text, f"{name}.csv"), trials=9, **how)
+        told = other.plate(2).assign(**{other.setup.options.result: [1, 2]})
+        with pytest.raises(ValueError, match=words[name]):
+            mine.tell_plate(told.drop(columns="option", errors="ignore"))
+    assert mine.told == []
+
+
+def test_a_result_told_twice_is_asked_back(tmp_path: Path) -> None:
+    path = tmp_path / "s.json"
+    study = Study(path, written(tmp_path, "name,t,r\na,1,5\nb,2,\nc,3,\n"), trials=9, name="name", result="r")
+    assert "5 of 'a' is told already; if it is another trial, give --again" in said(
+        path, "tell", "a", "5", code=1
+    )
+    assert said(path, "tell", "a", "5", "--again") == "a: 5; 2 results\n"
+    first = study.ask()
+    study.tell(first, 4.0)
+    with pytest.raises(ValueError, match="again=True"):
+        study.tell(first, 4.0)
+    study.tell(first, 4.5)
+    assert len(study.told) == 4
+
+
+@pytest.mark.parametrize("differ", [False, True])
+def test_sites_of_a_federation_tell_plates(differ: bool, tmp_path: Path) -> None:
+    rows = "\n".join(f"{a},{b}," for a in ("THF", "DMF", "MeCN") for b in range(6))
+    options = Options.of(written(tmp_path, f"solvent,equiv,yield\n{rows}\n"), result="yield")
+    plan = Plan.of(options, clients=2, fitting=Fitting(0.5, 12, differ=differ))
+    assert plan.fitting is not None and getattr(plan.fitting.surrogate, "groups", None) == (0, 0, 0, 1)
+    clients, server = [Client(plan, me) for me in range(2)], Server(plan)
+    for _ in range(3):
+        for client in clients:
+            trials = plate(client, options, 4)
+            assert list(trials) == ["option", "solvent", "equiv", "yield"] and 1 <= len(trials) <= 4
+            assert [options.names[arm] for arm in client.upcoming(4)] == list(trials["option"])
+            before, results = client.memory, [str(9 - equiv) for equiv in trials["equiv"].astype(int)]
+            for wrong, words in (
+                ("x", "row 1: the result is 'x'"),
+                ("1e200", "row 1: the result is '1e200'"),
+            ):
+                with pytest.raises(ValueError, match=words):
+                    tell_plate(client, options, trials.assign(**{"yield": [wrong, *results[1:]]}))
+            assert client.memory is before
+            trials.assign(**{"yield": results}).to_csv(tmp_path / "plate.csv", index=False)
+            tell_plate(client, options, tmp_path / "plate.csv")
+        converse(server, clients)
+    sums = sum(client.memory.base + client.memory.own for client in clients)
+    assert sums[0].sum() >= 12 and torch.equal(
+        sums[1], sums[0] * torch.tensor([9.0 - k % 6 for k in range(18)])
+    )
+    failed = plate(clients[0], options, 1).assign(**{"yield": ["failed"]})
+    tell_plate(clients[0], options, failed)
+    assert failed["option"][0] not in plate(clients[0], options, 18)["option"].tolist()

@@ -155,16 +155,28 @@ class Client:
             RuntimeError: The plan has a network, this client has made its pulls of Phase I, and ŵ₀ has not come.
             ValueError: An index is NaN.
         """
+        return self.upcoming(1)[0]
+
+    @on_cpu
+    def upcoming(self, size: int) -> list[int]:
+        """Return the arms of the next pulls, at most ``size``, as far as they depend on no reward that is not told.
+
+        With a network, after Phase I, that is one arm, otherwise at most the client's share. The first one and the
+        errors are those of `ask`.
+        """
         memory = self.memory
         if self._model is not None:
             learner, state = self._model
             index = learner.index(state)[0, 0].masked_fill(memory.retired, -torch.inf)
-            return int(largest(index, self.plan.order_of_ties[self.me]))
+            return [int(largest(index, self.plan.order_of_ties[self.me]))]
         if self.plan.network is not None and memory.pulls >= len(memory.share):
             raise RuntimeError("the pulls of Phase I are made: let this client answer until it receives ŵ₀")
         place = (memory.pulls - memory.begun) % len(memory.share)
-        arms = torch.cat([memory.share.roll(-place), torch.arange(len(self.plan.arms))])
-        return int(arms[~memory.retired[arms]][0])
+        left = len(memory.share) - place if self.plan.network is not None else len(memory.share)
+        arms = memory.share.roll(-place)[:left]
+        if memory.retired[arms].all():
+            arms = torch.arange(len(self.plan.arms))
+        return [int(arm) for arm in arms[~memory.retired[arms]][:size]]
 
     @on_cpu
     def tell(self, arm: int, reward: float) -> bool:

@@ -18,8 +18,9 @@ from torch import Tensor
 from fedgo._checks import count, number, on_cpu, require, require_finite, require_kind, tensor
 from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.federation.wire import NEVER, Exchange, Letter, each_pull, without_counts
-from fedgo.beyond.method.advised import ADVISED, SEARCH, Advised
+from fedgo.beyond.method.advised import ADVISED, Advised
 from fedgo.beyond.method.epochs import Growing, distinct, require_epochs
+from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import Surrogate
 from fedgo.langevin import Langevin, langevin_rounds, last
@@ -63,13 +64,14 @@ class Fitting:
     @property
     def surrogate(self) -> Surrogate:
         """The surrogate that the server fits: a `Sites` if the clients differ, otherwise the surrogate of ``how``."""
-        return Sites() if self.differ else self.how.surrogate
+        surrogate = self.how.surrogate
+        return Sites(groups=getattr(surrogate, "groups", None)) if self.differ else surrogate
 
     def __post_init__(self) -> None:
         how = self.how
         require_kind(isinstance(how, Advised), "how", how, "give an Advised, METHODS['ucb1'] for instance")
         require_kind(isinstance(self.differ, bool), "differ", self.differ, "give True or False")
-        fits = not self.differ or how.surrogate in (ADVISED.surrogate, SEARCH.surrogate)
+        fits = not self.differ or isinstance(how.surrogate, GaussianProcess | Sites)
         remedy = "clients that differ have their own model: leave out how"
         require(fits, "how.surrogate", how.surrogate, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
@@ -126,7 +128,7 @@ class Plan:
         """
         arms, groups = options.encoded(len(options.names))
         fitting = how.get("fitting")
-        if fitting is not None and fitting.how.surrogate == ADVISED.surrogate and not fitting.differ:
+        if fitting is not None and isinstance(fitting.how.surrogate, GaussianProcess | Sites):
             surrogate = replace(fitting.how.surrogate, groups=groups)
             how["fitting"] = replace(fitting, how=replace(fitting.how, surrogate=surrogate))
         return cls(arms, **how)

@@ -4,9 +4,11 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from threading import Event, Thread
+from time import monotonic
 from typing import Any
 
 try:
@@ -46,7 +48,8 @@ class _InOneLine(click.Group):
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
             try:
-                super().invoke(context)
+                with _clock():
+                    super().invoke(context)
             except (ValueError, TypeError, ImportError, OSError) as error:
                 raise click.ClickException(_line(error)) from error
             finally:
@@ -55,6 +58,23 @@ class _InOneLine(click.Group):
                         click.echo(f"Note: {_line(warning.message)}", err=True)
                 if any(issubclass(warning.category, DoneBut) for warning in noted):
                     context.exit(3)  # this holds after Ctrl-C too
+
+
+@contextmanager
+def _clock() -> Iterator[None]:
+    """Say on a terminal for how many seconds a command has worked, from the third one on."""
+    begins, done = monotonic(), Event()
+
+    def tick() -> None:
+        while not done.wait(3):
+            click.echo(f"\rworking, {monotonic() - begins:.0f} s ", err=True, nl=False)
+
+    if sys.stderr.isatty():
+        Thread(target=tick, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def _line(error: Warning | Exception | str) -> str:
@@ -145,7 +165,6 @@ def _command(function: Callable[..., None]) -> click.Command:
 @click.option("--method", help="advised (the default), ucb1, or 'every arm once'.")
 @click.option("--site", "sites", multiple=True, help="The name of a site that makes trials; repeatable.")
 @click.option("--centre", type=_NUMBER, help="A usual result; needed with --reach.")
-@click.option("--spread", type=_NUMBER, help="How much options differ. A result 5 times as far off is noted.")
 @click.option("--reach", type=_NUMBER, help="Bound on options' distance from --centre, for certificates.")
 @click.option("--differ", is_flag=True, default=None, help="The best option may differ from site to site.")
 def begin(path: str, /, options: str, sites: tuple[str, ...], check: bool, **how: Any) -> None:
@@ -163,11 +182,8 @@ def begin(path: str, /, options: str, sites: tuple[str, ...], check: bool, **how
         report, last = read(options, **columns).report, "Nothing is written."
     else:
         study = Study(path, options, sites=sites or None, **how)
-        where = " --site NAME" * bool(study.setup.sites)
-        report, last = (
-            study.report,
-            f"{path}: {len(study.setup.options.names)} options. Next: fedgo ask{where}",
-        )
+        report, where = study.report, " --site NAME" * bool(study.setup.sites)
+        last = f"{path}: {len(study.setup.options.names)} options. Next: fedgo ask{where}"
     more = [f"  and {len(report) - _LINES} columns more"] if len(report) > _LINES else []
     _say("\n".join([*report[:_LINES], *more, last]), not check)
 
@@ -186,8 +202,9 @@ def ask(path: str, count: int, to: str | None, site: str | None) -> None:
     """
     study = Study(path)
     if to is None:
-        options = study.setup.options
-        _say("\n".join(f"{name}\t{options.words(name)}".strip() for name in study.batch(count, site)))
+        names = study.batch(count, site)
+        rows = zip(names, study.setup.options.words(names), strict=True)
+        _say("\n".join("\t".join(row).strip() for row in rows))
         return
     frame = study.plate(count, site) if _new(to) else None
     try:
@@ -196,13 +213,13 @@ def ask(path: str, count: int, to: str | None, site: str | None) -> None:
         warnings.warn(f"the trials are open, but {to!r} cannot be written: {error}", DoneBut, stacklevel=2)
         return
     where = f" --site {site!r}" if site else ""
-    _say(f"{to}: {count} trials. Fill in {study.setup.result!r}, then: fedgo tell {to}{where}")
+    _say(f"{to}: {count} trials. Fill in {study.setup.options.result!r}, then: fedgo tell {to}{where}")
 
 
 @_command
 @click.argument("option", metavar="OPTION|PLATE")
 @click.argument("result", required=False)
-@click.option("--again", is_flag=True, help="Results in PLATE that are told already are further trials.")
+@click.option("--again", is_flag=True, help="Results that are told already are those of further trials.")
 @_site
 def tell(path: str, option: str, result: str | None, again: bool, site: str | None) -> None:
     """Enter the RESULT of a trial of OPTION, or all results in the file PLATE, and print how many results there are.
@@ -218,9 +235,11 @@ def tell(path: str, option: str, result: str | None, again: bool, site: str | No
         told = study.tell_plate(option, site, again)
         _say(f"{option}: {told} result{'s' * (told != 1)}")
     else:
-        value = FAILED if result.lower() == FAILED else _NUMBER.convert(result, None, None)  # type: ignore[arg-type]
-        told = study.tell(option, value, site)
-        shown = value if isinstance(value, str) else f"{value:g}"
+        value: Any = FAILED
+        if result.lower() != FAILED:
+            value = _NUMBER.convert(result, None, None)  # type: ignore[arg-type]
+        told = study.tell(option, value, site, again)
+        shown = value if value == FAILED else f"{value:g}"
         _say(f"{study.setup.option(option)}: {shown}; {told} result{'s' * (told != 1)}")
 
 
@@ -272,13 +291,9 @@ def show(path: str, top: int) -> None:
     (setup, record), lines = Study(path).content, []
     for site in setup.rows:
         rows = standings(setup, record, site)
-        lines += [
-            *summary(setup, record, site),
-            verdict(setup, record, site),
-            "",
-            as_lines(rows[:top], site or "option"),
-        ]
-        lines += [f"and {len(rows) - top} options more: --top {len(rows)}"] if len(rows) > top else []
+        lines += [*summary(setup, record, site), verdict(setup, record, site), ""]
+        lines.append(as_lines(rows[:top], site or "option"))
+        lines += [f"and {len(rows) - top} options more: --top {len(rows)}"] * (len(rows) > top)
         opened = [trial for trial in record.open if site in (None, trial[1])]
         lines += [f"open: {option}" + f" at {place}" * bool(place) for option, place in opened]
     _say("\n".join(lines), False)

@@ -12,12 +12,11 @@ is "" in a study without sites.
 
 import hashlib
 import json
-import re
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
 from functools import cached_property
-from itertools import zip_longest
 from typing import Any
 
 from torch import Tensor
@@ -31,14 +30,13 @@ from fedgo.beyond.method.epochs import distinct
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import IndependentArms, Surrogate
-from fedgo.beyond.study.table import NAME, RESULT, Options, checked_names, composed
+from fedgo.beyond.study.table import Options, checked_names, composed, short
 
 Trial = tuple[str, str]
 Told = tuple[str, str, float]
 
 _VERSION = 2
 _FASTEST = 10.0  # the largest factor by which trials may grow in an epoch
-_NO_MORE = {"fed-go-ucb": "a study no longer plays it; Plan(arms, network=Network(…)) does, over letters"}
 
 
 @dataclass(frozen=True)
@@ -55,22 +53,20 @@ class Setup:
         method: "advised", "ucb1" or "every arm once"; with a ``surrogate``, any name for it.
         surrogate: A model of the user's own, which takes the place of the method's model; or None.
         sites: The names of the places that make trials, each once; none if the study does not distinguish places.
-        centre: A usual reward, above −1e100 and below 1e100; or None to estimate it from the first rewards. ``reach``
-            needs it.
-        spread: The usual distance of rewards from ``centre``, at least 1e-100 and below 1e100; or None to estimate it.
+        centre: A usual reward, above −1e100 and below 1e100, from which ``reach`` is counted; or None.
         reach: A bound on |f − ``centre``| for the mean reward f of every option, at least 1e-100 and below 1e100; or
             None. If it is given, the study bounds how far each option is below the best one (a certificate).
         seed: The seed of the order of the first options, and of the order in which ties are broken, at least 0.
         differ: Whether each site has a reward function of its own, which is then fitted for it. This needs two sites or
             more, another ``method`` than "ucb1", and no ``surrogate``.
         joined: The number of sites that joined later, at least 0; they are the last of ``sites``, but not all of them.
-        lower: Whether lower results are better.
+        lower_is_better: Whether lower results are better.
         setting: The numbers that say how much is explored, by the names that `Advised.setting` has. None means those of
             ``method``, or of "advised" if ``method`` is a name for a ``surrogate``. The field holds them then.
 
     Raises:
-        TypeError: ``begun``, ``trials``, ``seed`` or ``joined`` is not a whole number; ``noise``, ``centre``,
-            ``spread`` or ``reach`` is not a number; ``sites`` is not a list or a tuple; ``differ`` is not a bool; a
+        TypeError: ``begun``, ``trials``, ``seed`` or ``joined`` is not a whole number; ``noise``, ``centre`` or
+            ``reach`` is not a number; ``sites`` is not a list or a tuple; ``differ`` is not a bool; a
             value in ``setting`` is not a number; or ``surrogate`` has no method ``fit``.
         ValueError: A field has a value that is not allowed; ``reach`` is given without ``centre``; ``differ`` is given
             without its conditions; or no feature varies among the options with which the study began, and the model
@@ -86,12 +82,11 @@ class Setup:
     surrogate: Surrogate | None = field(default=None, hash=False)
     sites: tuple[str, ...] = ()
     centre: float | None = None
-    spread: float | None = None
     reach: float | None = None
     seed: int = 0
     differ: bool = False
     joined: int = 0
-    lower: bool = False
+    lower_is_better: bool = False
     setting: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
@@ -104,26 +99,21 @@ class Setup:
             "seed": count("seed", self.seed, "give a whole number from 0 on", least=0),
             "joined": count("joined", self.joined, "give the number of later sites", 0, most),
         }
-        for name in ("noise", "spread", "reach"):
+        remedy = f"give a number above 0 in the units of results, from {1 / HUGE:g} to {HUGE:g}"
+        for name in ("noise", "reach"):
             if getattr(self, name) is not None:
-                remedy = f"give a number above 0 in the units of results, from {1 / HUGE:g} to {HUGE:g}"
                 checked[name] = number(name, getattr(self, name), remedy, least=1 / HUGE, below=HUGE)
         if self.centre is not None:
             checked["centre"] = number("centre", self.centre, "give a usual reward", above=-HUGE, below=HUGE)
-        for name, meaning in (
-            ("centre", "a usual result, from which reach is counted"),
-            ("noise", "σ of a result"),
-        ):
-            if self.reach is not None and getattr(self, name) is None:
-                raise ValueError(f"{name} is missing: give {meaning}, which reach needs")
+        needed = self.reach is None or None not in (self.centre, self.noise)
+        require(needed, "centre or noise", None, "reach needs both: a usual result, and σ of a result")
         vars(self).update(checked)  # they are now numbers, tuples and text that JSON can hold
-        for name in ("differ", "lower"):
-            require_kind(
-                isinstance(getattr(self, name), bool), name, getattr(self, name), "give True or False"
-            )
+        for name in ("differ", "lower_is_better"):
+            flag = getattr(self, name)
+            require_kind(isinstance(flag, bool), name, flag, "give True or False")
         remedy = f"choose one of {list(METHODS)}; in Python, give a Surrogate of your own at each opening"
         fits = self.surrogate is not None or self.method in list(METHODS)
-        require(fits, "method", self.method, _NO_MORE.get(str(self.method), remedy))
+        require(fits, "method", self.method, remedy)
         if self.setting is None:
             vars(self).update(setting=METHODS.get(self.method, METHODS["advised"]).setting)
         if self.differ:
@@ -132,12 +122,7 @@ class Setup:
             remedy = "sites that differ have their own model: give 'advised', or leave differ out"
             require(self.surrogate is None and self.method != "ucb1", "method", self.method, remedy)
         growth = self.played.until.factor
-        require(
-            growth <= _FASTEST,
-            "growth",
-            growth,
-            f"give at most {_FASTEST:g}, as a plan of an epoch needs time",
-        )
+        require(growth <= _FASTEST, "growth", growth, f"give at most {_FASTEST:g}, as long plans take long")
         played = self.played.surrogate
         require_kind(hasattr(played, "fit"), "method", played, "give the name of a method, or a Surrogate")
         remedy = "none varies: give a feature that tells options apart, or play 'ucb1'"
@@ -153,40 +138,30 @@ class Setup:
         come from one category share their length scale.
         """
         method = METHODS.get(self.method, METHODS["advised"])
-        groups = self.options.encoded(self.begun)[1]
         surrogate = method.surrogate
         if self.differ or (self.goal == "best" and isinstance(surrogate, GaussianProcess)):
             surrogate = SEARCH.surrogate
-        if isinstance(surrogate, GaussianProcess | Sites) and groups:
-            surrogate = replace(surrogate, groups=groups)
+        if isinstance(surrogate, GaussianProcess | Sites) and self._encoded[1]:
+            surrogate = replace(surrogate, groups=self._encoded[1])
         return replace(method, surrogate=self.surrogate or surrogate, goal=self.goal).set(self.setting or {})
 
     @cached_property
+    def _encoded(self) -> tuple[Tensor, tuple[int, ...]]:
+        return self.options.encoded(self.begun)
+
+    @property
     def arms(self) -> Tensor:
         """The features of the K options as the model receives them, (K, d_x) float64.
 
         Each of the d_x columns in which the options with which the study began vary is scaled such that their smallest
         value is 0 and their largest 1. Columns in which these options do not vary are left out.
         """
-        return self.options.encoded(self.begun)[0]
+        return self._encoded[0]
 
     @property
     def sign(self) -> float:
         """The factor by which a result becomes a reward: −1 if lower is better, otherwise 1."""
-        return -1.0 if self.lower else 1.0
-
-    @property
-    def result(self) -> str:
-        """The header of the column with the results, or "result" if the table has none."""
-        columns = zip(self.options.columns, self.options.roles, strict=True)
-        return next((header for header, role in columns if role == RESULT), "result")
-
-    @property
-    def label(self) -> str:
-        """The header of the column with the options' names in a plate, "option" unless the table has such a column."""
-        options = self.options
-        named = [header for header, role in zip(options.columns, options.roles, strict=True) if role == NAME]
-        return named[0] if named else "option" + " of the study" * ("option" in options.columns)
+        return -1.0 if self.lower_is_better else 1.0
 
     @cached_property
     def number_of(self) -> dict[str, int]:
@@ -273,26 +248,18 @@ class Setup:
             TypeError: The new trials or noise are not numbers, or the sites are not a list or a tuple.
             ValueError: The new sites do not begin with those of this setup, or a value is not allowed.
         """
-        given = {**given, "sites": checked_names("site", given.get("sites", self.sites))}
+        sites, before = checked_names("site", given.get("sites", self.sites)), list(self.sites)
+        given = {**given, "sites": sites}
         free = ("trials", *("noise",) * (self.reach is None), *("sites",) * self.differ)
-        before = {name: getattr(self, name) for name in given if name not in free}
-        before = {name: value for name, value in before.items() if value != given[name]}
-        other = {name: given[name] for name in before}
-        remedy = f"not {other}; begin another file and tell it these trials (fedgo export, then fedgo begin)"
-        require(not other, "what the study was begun with", before, remedy)
-        _require_first("sites", self.sites, given["sites"], "give those that join after them")
-        joined = self.joined + len(given["sites"]) - len(self.sites)
-        return replace(self, **given, options=options, joined=joined)
-
-
-def _require_first(what: str, before: Sequence[Any], after: Sequence[Any], remedy: str) -> None:
-    """Raise a ``ValueError`` unless the list ``after`` begins with all entries of ``before``, in the same order.
-
-    In the message, ``what`` is the name of the list, and ``remedy`` says what to give instead.
-    """
-    for was, now in zip_longest(before, after[: len(before)]):
-        if was != now:
-            raise ValueError(f"in the {what} {was!r} has become {now!r}: {remedy}")
+        was = {name: getattr(self, name) for name in given if name not in free}
+        was = {name: value for name, value in was.items() if value != given[name]}
+        remedy = (
+            f"not { {name: given[name] for name in was} }; begin another file, with the table of fedgo export"
+        )
+        require(not was, "what the study was begun with", was, remedy)
+        remedy = f"give first {before}, then those that join after them"
+        require(list(sites[: len(before)]) == before, "the list of sites", list(sites), remedy)
+        return replace(self, **given, options=options, joined=self.joined + len(sites) - len(before))
 
 
 @dataclass(frozen=True)
@@ -321,6 +288,7 @@ class Record:
 
 
 _ABOUT = [each.name for each in fields(Setup) if each.name not in ("options", "begun", "surrogate")]
+_LISTS = ("told", "open", "retired", "dropped", "plan")
 _FIELDS = ["fedgo study", "about", "columns", "options", "begun", *(each.name for each in fields(Record))]
 
 
@@ -361,45 +329,31 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
     content = json.loads("{" + lines if sealed else text, object_pairs_hook=_once)
     seal = content.get("checksum") if isinstance(content, dict) else None
     remedy = "the file was edited or damaged; if you edited it, remove the entry 'checksum'"
-    require(seal is None, "the checksum", str(seal)[:16], remedy)
-    content = _fields("the file", content, _FIELDS)
-    half = (
-        re.search("[\ud800-\udfff]", json.dumps(content, ensure_ascii=False))
-        if "\\ud" in text.lower()
-        else None
-    )
-    require(half is None, "a text", half and half[0], "it has half of a character: write it again in UTF-8")
-    version, named = content["fedgo study"], content["options"]
-    require(
-        version == _VERSION, "the version", version, "an earlier fedgo began this study: begin another file"
-    )
-    about = _fields("about", content["about"], _ABOUT)
-    for name in ("columns", "options"):
-        require(isinstance(content[name], dict), name, content[name], "give a value for each name")
-    columns = content["columns"]
-    options = Options(tuple(named), tuple(columns), tuple(named.values()), tuple(columns.values()))
+    require(seal is None, "the checksum", short(str(seal)), remedy)
+    json.dumps(content, ensure_ascii=False).encode()  # half of a character is refused
+    content, about = _fields("the file", content, _FIELDS), _fields("about", content.get("about"), _ABOUT)
+    version, remedy = content["fedgo study"], "an earlier fedgo began this study: begin another file"
+    require(version == _VERSION, "the version", version, remedy)
+    for name, kind in (("columns", dict), ("options", dict), *((name, list) for name in _LISTS)):
+        require(isinstance(content[name], kind), name, short(str(content[name])), f"give a {kind.__name__}")
+    rows, roles = content["options"], content["columns"]
+    options = Options(tuple(rows), tuple(roles), tuple(rows.values()), tuple(roles.values()))
     setup = Setup(options, content["begun"], surrogate=surrogate, **about)
-    rows = _rows(content, "told", 3)
-    told = tuple((setup.option(row[0]), setup.place(row[1]), checked_reward(row[2])) for row in rows)
-    opened = tuple((setup.option(row[0]), setup.place(row[1])) for row in _rows(content, "open", 2))
-    lists = {name: tuple(map(setup.option, _rows(content, name))) for name in ("retired", "dropped", "plan")}
-    require(
-        len(set(lists["retired"])) < len(named), "retired", list(lists["retired"]), "keep at least one option"
-    )
+    told = tuple((setup.option(name), setup.place(at), checked_reward(y)) for name, at, y in content["told"])
+    opened = tuple((setup.option(name), setup.place(at)) for name, at in content["open"])
+    lists = {name: tuple(map(setup.option, content[name])) for name in ("retired", "dropped", "plan")}
+    remain = len(rows) - len(set(lists["retired"]))
+    require(remain > 0, "the number of options that are not retired", remain, "keep at least one")
     until = count("until", content["until"], "give the number of results at which a plan ends", least=0)
     return setup, Record(told, opened, until=until, **lists)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return the ``pairs`` of a JSON object as a dictionary, or raise a ``ValueError`` if a key occurs twice."""
-    found = dict(pairs)
-    require(
-        len(found) == len(pairs),
-        "what an object has twice",
-        [key for key, _ in pairs][:5],
-        "remove one of them",
-    )
-    return found
+    keys = [key for key, _ in pairs]
+    twice = [key for key, times in Counter(keys).items() if times > 1]
+    require(not twice, "what an object has twice", twice[:5], "remove one of them")
+    return dict(pairs)
 
 
 def _fields(where: str, content: Any, names: Collection[str]) -> dict[str, Any]:
@@ -408,13 +362,3 @@ def _fields(where: str, content: Any, names: Collection[str]) -> dict[str, Any]:
     fits = set(names) == set(found)
     require(fits, f"what {where} has", list(found)[:20], f"give {', '.join(sorted(names))}")
     return found
-
-
-def _rows(content: dict[str, Any], name: str, length: int = 0) -> list[Any]:
-    """Return the entry ``name`` of the ``content``, a list of lists of ``length`` entries unless ``length`` is 0."""
-    rows: list[Any] = content[name]
-    require(isinstance(rows, list), name, rows, "give a list")
-    for row in rows if length else ():
-        fits = isinstance(row, list) and len(row) == length
-        require(fits, f"a row of {name}", row, f"give a list of {length} entries")
-    return rows

@@ -6,16 +6,17 @@ and no server is needed. An option is an arm in the terms of the paper, and a tr
 
 import os
 import socket
-import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from html import escape
 from pathlib import Path
+from statistics import fmean, stdev
 from textwrap import fill, shorten
-from typing import Any
+from typing import Any, TypedDict, Unpack
+
+import pandas as pd
 
 from fedgo._checks import extra, require
 from fedgo.beyond import _files
@@ -24,26 +25,38 @@ from fedgo.beyond.method.advised import Goal
 from fedgo.beyond.method.surrogates import Surrogate
 from fedgo.beyond.study import trials as pure
 from fedgo.beyond.study.setup import Record, Setup, Told, Trial, dumps, loads
-from fedgo.beyond.study.table import (
-    CATEGORY,
-    FAILED,
-    NAME,
-    NUMBER,
-    OTHER,
-    RESULT,
-    Table,
-    cells_of,
-    composed,
-    read,
-    refuse,
-)
+from fedgo.beyond.study.table import CATEGORY, FAILED, NUMBER, RESULT, Table, composed, read, refuse
 
 _WAIT = 60.0  # seconds for which a process waits for another to change the file
 _Content = tuple[Setup, Record]
 _Write = Callable[[Setup, Record], None]
 _PATIENCE = 3  # how often a plan is made again because others changed the study meanwhile
-_MOST_ROWS, _MOST_COLUMNS, _CLASSES = 60, 12, 5  # what is drawn and shown at most
-_FAR = 5.0  # a reward more than this many spreads from the centre is questioned
+_MOST_COLUMNS, _CLASSES = 12, 5  # what is drawn at most
+_ENOUGH, _FAR = (
+    5,
+    5.0,
+)  # from so many results on, one more than so many standard deviations from the mean is questioned
+_COLUMNS = ("name", "result", "ignore", "category", "number")
+
+
+class Settings(TypedDict, total=False):
+    """The settings of a `Study`, which says what each means, and what the columns of its table are taken for."""
+
+    trials: int | None
+    noise: float | None
+    goal: Goal | None
+    method: str | Surrogate | None
+    sites: Sequence[str] | None
+    centre: float | None
+    reach: float | None
+    seed: int | None
+    differ: bool | None
+    lower_is_better: bool | None
+    name: str | None
+    result: str | None
+    ignore: Sequence[str]
+    category: Sequence[str]
+    number: Sequence[str]
 
 
 class DoneBut(UserWarning):
@@ -72,10 +85,7 @@ class Study:
         method: "advised" (the default), "ucb1", "every arm once", or a `Surrogate` of your own, which takes the place
             of the recommended model and has to be given whenever the study is opened.
         sites: A list of the names of the places that make trials, if there are several.
-        centre: A usual result. `tell` warns of results far from it, and ``reach`` is counted from it; the model does
-            not use it. Without ``reach`` the mean of the first results is the default.
-        spread: The amount by which options differ. `tell` warns of a result more than five spreads from ``centre``; the
-            model does not use it. The default is the standard deviation of the first five results or more.
+        centre: A usual result, from which ``reach`` is counted; the model does not use it.
         reach: A bound on |f − ``centre``| for the mean result f of every option. If it is given, every option has a
             certificate, a bound on how far its mean result is from that of the best option.
         seed: The seed of the order of the first options, and of the order in which ties are broken; by default 0.
@@ -83,8 +93,8 @@ class Study:
             estimates, which learn from those of the other sites as far as they are alike. Source: the chapter "Sites
             that differ".
         lower_is_better: Whether the option with the lowest mean result is looked for; by default False.
-        columns: What columns of the table are taken for: ``name``, ``result``, ``ignore``, ``category`` and ``number``
-            of `fedgo.beyond.study.table.read`.
+        name: With ``result``, ``ignore``, ``category`` and ``number``, what columns of the table are taken for, as in
+            `fedgo.beyond.study.table.read`.
 
     Raises:
         TypeError: ``path``, ``options`` or an argument for a new study is of another kind.
@@ -99,39 +109,16 @@ class Study:
         UserWarning: The noise of the study has changed.
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        options: Any = None,
-        *,
-        trials: int | None = None,
-        noise: float | None = None,
-        goal: Goal | None = None,
-        method: str | Surrogate | None = None,
-        sites: Sequence[str] | None = None,
-        centre: float | None = None,
-        spread: float | None = None,
-        reach: float | None = None,
-        seed: int | None = None,
-        differ: bool | None = None,
-        lower_is_better: bool | None = None,
-        **columns: Any,
-    ) -> None:
+    _read: tuple[str, Any] = "", None  # the text of the file, and its content
+
+    def __init__(self, path: str | Path, options: Any = None, **settings: Unpack[Settings]) -> None:
         self.path = Path(path)
-        require(self.path.name != "", "the path of the study", str(path), "give the name of a file")
-        self._surrogate = None if method is None or isinstance(method, str) else method
+        given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
+        columns = {name: given.pop(name) for name in _COLUMNS if name in given}
+        method = given.get("method")
+        self._surrogate = None if isinstance(method, str | None) else method
         if self._surrogate is not None:
-            method = f"a {type(method).__name__} of your own"
-        said = {
-            "trials": trials,
-            "noise": noise,
-            "goal": goal,
-            "method": method,
-            "sites": sites,
-            "centre": centre,
-        }
-        said |= {"spread": spread, "reach": reach, "seed": seed, "differ": differ, "lower": lower_is_better}
-        given = {name: value for name, value in said.items() if value is not None}
+            given["method"] = f"a {type(method).__name__} of your own"
         begun = None if options is None or self.path.exists() else read(options, **columns)
         new = None if begun is None else self._begun(begun, given)
         before = (new or self.content)[0]
@@ -154,8 +141,9 @@ class Study:
 
     def _begun(self, table: Table, given: dict[str, Any]) -> _Content:
         """Return the setup of a new study and its record, in which the results of the ``table`` are told."""
-        if "trials" not in given:
-            raise ValueError("trials is missing: give the number that you can afford, in a shell --trials …")
+        require(
+            "trials" in given, "trials", None, "give the number that you can afford, in a shell --trials …"
+        )
         setup = Setup(table.options, len(table.options.names), surrogate=self._surrogate, **given)
         record = Record(plan=setup.first, until=len(setup.first))
         if setup.sites and table.results:
@@ -164,10 +152,8 @@ class Study:
             return setup, record
         # an option that failed and succeeded is not given up
         succeeded = {option for _, option, result in table.results if isinstance(result, float)}
-        for _, option, result in table.results:
-            if isinstance(result, float) or option not in succeeded:
-                record = _told(setup, record, (option, ""), result)
-        return setup, record
+        rows = [row for row in table.results if isinstance(row[2], float) or row[1] not in succeeded]
+        return setup, _told(setup, record, rows, "")
 
     # trials and their rewards
 
@@ -241,28 +227,21 @@ class Study:
             OSError: As for `batch`.
             ImportError: A library is missing; the message says how to install it.
         """
-        import pandas as pd
-
         setup, names = self._asked(size, site)
-        rows = [setup.options.rows[setup.number_of[name]] for name in names]
-        frame = pd.DataFrame(rows, columns=list(setup.options.columns))
-        roles = dict(zip(setup.options.columns, setup.options.roles, strict=True))
-        if NAME not in roles.values():
-            frame.insert(0, setup.label, names)
-        others = [header for header in setup.options.columns if roles[header] == OTHER]
-        return frame.assign(**dict.fromkeys([setup.result, *others], ""))
+        return setup.options.plate(names)
 
-    def tell(self, option: str, result: float | str, site: str | None = None) -> int:
+    def tell(self, option: str, result: float | str, site: str | None = None, again: bool = False) -> int:
         """Enter the result of a trial, whether the study asked for this trial or not.
 
-        A warning says if the result is more than five spreads away from a usual one (``centre`` and ``spread`` of the
-        study, or their estimates from the first results). It is kept in either case.
+        A warning says if the result is more than five standard deviations away from the mean (both computed from the
+        first results, if there are five). It is kept in either case.
 
         Args:
             option: The name of the option that was tried.
             result: The result of the trial, a number above −1e100 and below 1e100. Or the text "failed" if the
                 experiment has failed; then the option is not proposed again.
             site: The site that made the trial, in a study with sites; otherwise None.
+            again: Whether a result that is told already, of a trial that is not open, is a further trial.
 
         Returns:
             The number of results that the study has now.
@@ -270,15 +249,14 @@ class Study:
         Raises:
             TypeError: ``result`` is neither a number nor "failed".
             ValueError: The study has no such ``option`` or ``site``, it has sites and ``site`` is None, ``result`` is
-                NaN or out of range, or the file cannot be read as a study.
+                NaN, out of range or told already, or the file cannot be read as a study.
             OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
             ImportError: A library is missing; the message says how to install it.
         """
         with self._changing("told") as (setup, record, write):
-            trial = (setup.option(option), setup.place(site))
             value = FAILED if result == FAILED else checked_reward(result)
-            _question(setup, record, [(trial[0], value)])
-            record = _told(setup, record, trial, value)
+            rows = [(0, setup.option(option), value)]
+            record = _told(setup, record, rows, setup.place(site), again)
             write(setup, record)
         return len(record.told)
 
@@ -305,31 +283,9 @@ class Study:
             ImportError: A library is missing; the message says how to install it.
         """
         with self._changing("told") as (setup, record, write):
-            options, place, opened, known = (
-                setup.options,
-                setup.place(site),
-                Counter(record.open),
-                Counter(record.told),
-            )
-            named = setup.label if setup.label in cells_of(table)[0] else None
-            plate = read(table, known=options, result=setup.result, name=named)
-            wrong = {}
-            for row, option, value in plate.results:
-                trial = (option, place)
-                if option not in setup.number_of:
-                    wrong[row] = f"no option of the study is {option!r} or has its features"
-                elif opened[trial] > 0:
-                    opened[trial] -= 1
-                elif isinstance(value, float) and known[(*trial, value)] > 0 and not again:
-                    wrong[row] = (
-                        f"{value:g} of {option!r} is told already; if it is another trial, give --again"
-                    )
-            refuse(wrong)
-            _question(setup, record, [row[1:] for row in plate.results])
-            for _, option, value in plate.results:
-                record = _told(setup, record, (option, place), value)
+            plate = read(table, known=setup.options, result=setup.options.result)
             if plate.results:
-                write(setup, record)
+                write(setup, _told(setup, record, plate.results, setup.place(site), again))
         return len(plate.results)
 
     def untell(self, option: str | None = None, site: str | None = None) -> tuple[str, float]:
@@ -489,34 +445,15 @@ class Study:
                 read as a study.
             ImportError: A library is missing.
         """
-        import pandas as pd
-
         setup, record = self.content
-        standings = pd.DataFrame(pure.standings(setup, record, site)).set_index("option")
-        options, told = setup.options, pure.at_site(setup, record, site)
-        table = pd.DataFrame(options.rows, index=list(options.names), columns=list(options.columns))
-        table = table.loc[:, [role != RESULT for role in options.roles]].loc[standings.index]
-        for header, role in zip(options.columns, options.roles, strict=True):
-            if role == NUMBER:
-                table[header] = table[header].astype(float)
-        each: dict[str, list[str]] = {name: [] for name in options.names}
-        for option, _, result in told:
-            each[option].append(f"{result!r}")
-        standings.insert(0, "results", [" ".join(each[name]) for name in standings.index])
-        return table.rename(columns={header: f"{header} (table)" for header in standings.columns}).join(
-            standings
-        )
-
-    def _repr_html_(self) -> str:
-        """Return the results so far and the verdict, of each site if the sites differ, as HTML for a notebook."""
-        import pandas as pd
-
-        pages = []
-        for site in self.content[0].rows:
-            frame = pd.DataFrame(self.standings(site)).set_index("option")
-            html = frame.to_html(float_format=lambda value: f"{value:.3g}", na_rep="", max_rows=_MOST_ROWS)
-            pages.append(f"{escape(site or '')}{html}<p>{escape(self.verdict(site))}</p>")
-        return "".join(pages)
+        rows, options = pd.DataFrame(pure.standings(setup, record, site)).set_index("option"), setup.options
+        table = options.frame.drop(columns=options.having(RESULT)).loc[rows.index]
+        number = options.having(NUMBER)
+        table[number] = table[number].astype(float)
+        told = pd.DataFrame(pure.at_site(setup, record, site), columns=["option", "site", "result"])
+        results = told["result"].map(repr).groupby(told["option"]).agg(" ".join)
+        rows.insert(0, "results", results.reindex(rows.index).fillna(""))
+        return table.rename(columns={header: f"{header} (table)" for header in rows}).join(rows)
 
     def plot(self, site: str | None = None) -> Any:
         """Draw the results in order, the predictions against what was measured, and the effect of each column.
@@ -537,42 +474,33 @@ class Study:
             ImportError: A library is missing.
         """
         import matplotlib.pyplot as plt
-        import pandas as pd
 
-        setup, record = self.content
-        frame, told = self.to_frame(site), pure.at_site(setup, record, site)
+        (setup, record), frame = self.content, self.to_frame(site)
         figure, (left, middle, right) = plt.subplots(1, 3, figsize=(13, 4), layout="constrained")
+        told = pure.at_site(setup, record, site)
         results = pd.Series([result for *_, result in told], range(1, len(told) + 1), dtype=float)
-        left.plot(results.index, results, ".", label="result")
-        left.step(
-            results.index,
-            results.cummin() if setup.lower else results.cummax(),
-            where="post",
-            label="best so far",
-        )
-        left.set(xlabel="trial", ylabel=setup.result)
+        best = results.cummin() if setup.lower_is_better else results.cummax()
+        left.plot(results, ".", label="result")
+        left.plot(best, drawstyle="steps-post", label="best so far")
+        left.set(xlabel="trial", ylabel=setup.options.result)
         left.legend()
-        for done, rows in enumerate(pure.left_out(setup, record, site)):
-            if sys.stderr.isatty():
-                print(f"\rfit {done + 1} without a part of the results", end="", file=sys.stderr)
-            for row in rows:
-                ends = [[max(row.estimate - row.low, 0)], [max(row.high - row.estimate, 0)]]
-                middle.errorbar(frame["mean"][row.option], row.estimate, ends, fmt="o", color="C0", alpha=0.6)
-        middle.axline((float(results.mean()), float(results.mean())), slope=1, color="gray")
+        for row in pure.left_out(setup, record, site):
+            ends = [[max(row.estimate - row.low, 0)], [max(row.high - row.estimate, 0)]]
+            middle.errorbar(frame["mean"][row.option], row.estimate, ends, fmt="o", color="C0", alpha=0.6)
+        middle.axline((results.mean(), results.mean()), slope=1, color="gray")
         middle.set(xlabel="measured", ylabel="predicted without it")
-        names, effects = [], []
-        for header, role in zip(setup.options.columns, setup.options.roles, strict=True):
-            if role in (NUMBER, CATEGORY):
-                column = frame[f"{header} (table)" if f"{header} (table)" in frame else header]
-                if role == NUMBER and column.nunique() > _CLASSES:
-                    column = pd.cut(column, _CLASSES)
-                effects.append(frame["estimate"].groupby(column, observed=True).mean())
-                names.append(shorten(header, 20, placeholder="..."))
-        order = sorted(range(len(names)), key=lambda j: effects[j].max() - effects[j].min())[-_MOST_COLUMNS:]
-        for place, j in enumerate(order):
-            right.plot(effects[j], [place] * len(effects[j]), "o-", color="C0", alpha=0.6)
-        right.set_yticks(range(len(order)), [names[j] for j in order], parse_math=False)
-        right.set(xlabel=f"mean estimate of {setup.result} for each value")
+        effects = {}
+        for header in setup.options.having(NUMBER, CATEGORY):
+            column = frame[f"{header} (table)" if f"{header} (table)" in frame else header]
+            if header in setup.options.having(NUMBER) and column.nunique() > _CLASSES:
+                column = pd.cut(column, _CLASSES)
+            effects[header] = frame["estimate"].groupby(column, observed=True).mean()
+        shown = sorted(effects, key=lambda name: effects[name].max() - effects[name].min())[-_MOST_COLUMNS:]
+        for place, header in enumerate(shown):
+            right.plot(effects[header], [place] * len(effects[header]), "o-", color="C0", alpha=0.6)
+        labels = [shorten(header, 20, placeholder="...") for header in shown]
+        right.set_yticks(range(len(shown)), labels, parse_math=False)
+        right.set(xlabel=f"mean estimate of {setup.options.result} for each value")
         figure.suptitle(fill(self.verdict(site), 120), parse_math=False)
         return figure
 
@@ -628,23 +556,48 @@ class Study:
                 the reason.
         """
         try:
-            # a device or a pipe might never end
-            require(
-                self.path.is_file() or not self.path.exists(), "it", str(self.path), "give the path of a file"
-            )
-            return loads(self.path.read_text(encoding="utf-8"), self._surrogate)
+            fits = self.path.is_file() or not self.path.exists()  # a device or a pipe might never end
+            require(fits, "it", str(self.path), "give the path of a file")
+            text = self.path.read_text(encoding="utf-8")
+            if text != self._read[0]:
+                self._read = text, loads(text, self._surrogate)
+            content: _Content = self._read[1]
+            return content
         except (OSError, ValueError, TypeError, RecursionError) as error:
             reason = getattr(error, "strerror", None) or error
             words = f"{str(self.path)!r} cannot be read as a study: {reason}; give another file"
             raise ValueError(f"{words}, or a table to begin one (fedgo begin)") from error
 
 
-def _told(setup: Setup, record: Record, trial: Trial, value: float | str) -> Record:
-    """Return the ``record`` with the result of a trial; "failed" retires its option."""
-    if isinstance(value, float):
-        opened = _without(record.open, trial)
-        return replace(record, told=(*record.told, (*trial, value)), open=opened, dropped=())
-    return _retired(setup, record, trial[0], True)
+def _told(
+    setup: Setup,
+    record: Record,
+    rows: Sequence[tuple[int, str, float | str]],
+    site: str,
+    again: bool = True,
+) -> Record:
+    """Return the ``record`` with results, of which each has the number of its row, an option, and a number or "failed".
+
+    A result that is told already is refused unless it is that of an open trial, or a trial made ``again``.
+    """
+    opened, known, wrong = list(record.open), Counter[Any](record.told), []
+    for row, option, value in rows:
+        where = f"row {row}: " * (row > 0)
+        if option not in setup.number_of:
+            wrong.append(f"{where}no option of the study is {option!r} or has its features")
+        elif (option, site) in opened:
+            opened.remove((option, site))
+        elif known[option, site, value] > 0 and not again:
+            words = "is told already; if it is another trial, give --again, in Python again=True"
+            wrong.append(f"{where}{value:g} of {option!r} {words}")
+    refuse(wrong)
+    new = tuple((option, site, value) for _, option, value in rows if isinstance(value, float))
+    _question(setup, record, new)
+    told, dropped = record.told + new, () if new else record.dropped
+    record = replace(record, told=told, open=tuple(opened), dropped=dropped)
+    for option in (option for _, option, value in rows if value == FAILED):
+        record = _retired(setup, record, option, True)
+    return record
 
 
 def _retired(setup: Setup, record: Record, option: str, retired: bool) -> Record:
@@ -656,13 +609,14 @@ def _retired(setup: Setup, record: Record, option: str, retired: bool) -> Record
     return replace(record, open=opened, retired=(*others, option) if retired else others)
 
 
-def _question(setup: Setup, record: Record, rows: Sequence[tuple[str, float | str]]) -> None:
-    """Warn of each result in ``rows`` that is far from a usual one."""
-    centre, spread = pure.usual(setup, record)
-    for option, value in rows if record.told else ():
-        if isinstance(value, float) and abs(value - centre) > _FAR * spread:
+def _question(setup: Setup, record: Record, rows: Sequence[Told]) -> None:
+    """Warn of each result in ``rows`` that is far from the first ones of the ``record``."""
+    first = [result for *_, result in record.told[: setup.begun]]
+    centre, spread = (fmean(first), stdev(first)) if len(first) >= _ENOUGH else (0.0, 0.0)
+    for option, _, value in rows:
+        if abs(value - centre) > _FAR * spread > 0:
             words = f"the result of {option!r} is {value:g}, more than {_FAR:g} spreads of {spread:.3g}"
-            warnings.warn(f"{words} from {centre:.3g}: if it is a mistake, untell it", stacklevel=3)
+            warnings.warn(f"{words} from {centre:.3g}: if it is a mistake, untell it", stacklevel=4)
 
 
 def _without(entries: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:

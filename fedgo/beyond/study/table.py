@@ -10,7 +10,7 @@ import math
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
+from torch.nn.functional import one_hot
 
 from fedgo._checks import extra, on_cpu, require, require_kind
 from fedgo.beyond.federation.wire import HUGE
@@ -29,6 +30,8 @@ with extra("study"):
 NUMBER, CATEGORY, NAME, RESULT = "number", "category", "name", "result"
 OTHER = "it looks like another result"
 FAILED = "failed"
+COUNTS = "it counts the rows"
+_ALWAYS = "it is always "
 _PENDING = {"", "na", "n/a", "nan", "none", "null", "pending"}
 _NO_RESULT = {*_PENDING, FAILED}
 _COMMA = re.compile(r"[+-]?\d*(,\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)  # a number with a decimal comma
@@ -63,19 +66,20 @@ def floats(cells: Any) -> Any:
     return values.where(values.abs() <= HUGE)
 
 
+def short(received: Any) -> Any:
+    """Return a text in at most 60 characters, and anything else as it is."""
+    return received[: _LONG - 4] + " ..." if isinstance(received, str) and len(received) > _LONG else received
+
+
 def checked_names(what: str, received: Any) -> tuple[str, ...]:
     """Return the names ``received`` of each ``what`` (an option, a site) in one line, each of which must be unique."""
     remedy = f"give a list of names: {what}s=['north', 'south']"
     require_kind(isinstance(received, list | tuple), f"{what}s", received, remedy)
     names = tuple(map(composed, received))
-    # a table may be long, so the words of an error are made only if there is one
+    remedy = f"give a text of up to {_NAME} printable characters that does not begin with --"
     for place, name in enumerate(names, 1):
         fits = isinstance(name, str) and name.isprintable() and 0 < len(name) <= _NAME
-        if not (fits and not name.startswith("--")):
-            remedy = f"give a text of up to {_NAME} printable characters that does not begin with --"
-            require(
-                False, f"the name of {what} {place}", name[:_LONG] if isinstance(name, str) else name, remedy
-            )
+        require(fits and not name.startswith("--"), f"the name of {what} {place}", short(name), remedy)
     twice = [name for name, times in Counter(names).items() if times > 1]
     require(not twice, f"the name that two {what}s have", twice[:1], "give each its own name")
     return names
@@ -110,14 +114,8 @@ class Options:
             fits = isinstance(row, list | tuple) and len(row) == len(columns)
             if not (fits and all(isinstance(cell, str | float | int) for cell in row)):
                 remedy = f"give a text or a number for each of {len(columns)} columns"
-                require(False, f"the row of {name!r}", str(row)[:_LONG], remedy)
+                require(False, f"the row of {name!r}", short(str(row)), remedy)
         rows = tuple(tuple(map(str, row)) for row in self.rows)
-        for j in (j for j, role in enumerate(roles) if role == NUMBER):
-            cells = pd.Series([row[j] for row in rows], names, dtype=object)
-            wrong = cells[floats(cells).isna()]
-            remedy = f"give a number within ±{HUGE:g}, with a decimal point"
-            for name, cell in wrong.head(1).items():
-                require(False, f"{columns[j]!r} of {name!r}", _short(cell), remedy)
         vars(self).update(names=names, columns=columns, rows=rows, roles=roles)
 
     @classmethod
@@ -126,16 +124,41 @@ class Options:
         return read(source, **given).options
 
     @property
-    def features(self) -> list[int]:
-        """The places of the columns that the model uses."""
-        return [place for place, role in enumerate(self.roles) if role in (NUMBER, CATEGORY)]
+    def role_of(self) -> dict[str, str]:
+        """What each column is taken for, by its header."""
+        return dict(zip(self.columns, self.roles, strict=True))
 
-    def words(self, name: str) -> str:
-        """Return the features of the option ``name`` in one line of at most 160 characters, as its owner wrote them."""
-        row = self.rows[self.names.index(name)]
-        return shorten(
-            ", ".join(f"{self.columns[j]} {row[j]}" for j in self.features), 160, placeholder=" ..."
-        )
+    def having(self, *roles: str) -> list[str]:
+        """Return the headers of the columns whose role is one of ``roles``."""
+        return _having(self.role_of, *roles)
+
+    @property
+    def result(self) -> str:
+        """The header of the column with the results, or "result" if the table has none."""
+        return next(iter(self.having(RESULT)), "result")
+
+    @property
+    def label(self) -> str:
+        """The header of the column with the options' names in a plate, "option" unless the table has such a column."""
+        return next(iter(self.having(NAME)), "option" + " of the study" * ("option" in self.columns))
+
+    @property
+    def frame(self) -> pd.DataFrame:
+        """The cells as a frame with the names of the options as its index."""
+        return pd.DataFrame(self.rows, index=list(self.names), columns=list(self.columns))
+
+    def plate(self, names: Sequence[str]) -> pd.DataFrame:
+        """Return the rows of the options with these ``names``, with an empty column for results."""
+        frame = self.frame.loc[list(names)]
+        if self.label not in frame:
+            frame.insert(0, self.label, list(names))
+        return frame.assign(**dict.fromkeys([self.result, *self.having(OTHER)], "")).reset_index(drop=True)
+
+    def words(self, names: Sequence[str]) -> list[str]:
+        """Return for each of the ``names`` the features of this option, as its owner wrote them, in one short line."""
+        rows = self.frame.loc[list(names), self.having(NUMBER, CATEGORY)].to_dict("records")
+        lines = [", ".join(f"{header} {cell}" for header, cell in row.items()) for row in rows]
+        return [shorten(line, 160, placeholder=" ...") for line in lines]
 
     @on_cpu
     def encoded(self, first: int) -> tuple[Tensor, tuple[int, ...]]:
@@ -153,19 +176,17 @@ class Options:
             features of one column.
         """
         parts, groups = [torch.zeros(len(self.rows), 0, dtype=torch.float64)], tuple[int, ...]()
-        for j in self.features:
-            cells = [row[j] for row in self.rows]
-            if self.roles[j] == NUMBER:
-                values = torch.tensor(list(map(float, cells)), dtype=torch.float64)
+        for header, cells in self.frame[self.having(NUMBER, CATEGORY)].items():
+            if header in self.having(NUMBER):
+                odd = cells[floats(cells).isna()]
+                remedy = f"give a number within ±{HUGE:g}, with a decimal point"
+                require(odd.empty, f"{header!r} of {odd.index[:1].tolist()}", odd.head(1).tolist(), remedy)
+                values = torch.tensor(list(map(float, cells)), dtype=torch.float64).unsqueeze(1)
                 low, high = values[:first].aminmax()
-                part = ((values - low) / (high - low)).unsqueeze(1)
-                varies = bool(high > low)
+                part = (values - low) / (high - low)
             else:
-                number = {level: place for place, level in enumerate(dict.fromkeys(cells))}
-                places = torch.tensor([number[cell] for cell in cells])
-                part = torch.nn.functional.one_hot(places, len(number)).double() / math.sqrt(2)
-                varies = len(set(cells[:first])) > 1
-            if varies:
+                part = one_hot(torch.tensor(pd.factorize(cells)[0])).double() / math.sqrt(2)
+            if (part[:first] != part[0]).any() and part.isfinite().all():
                 parts.append(part)
                 groups += (max(groups, default=-1) + 1,) * part.shape[1]
         return torch.cat(parts, 1), groups
@@ -203,15 +224,13 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     if isinstance(source, str | Path):
         cells = _file(Path(source), said)
     else:
-        require_kind(
-            isinstance(source, pd.DataFrame), "options", source, "give a table's path, or a pandas frame"
-        )
+        remedy = "give a table's path, or a pandas frame"
+        require_kind(isinstance(source, pd.DataFrame), "options", source, remedy)
         frame = source if isinstance(source.index, pd.RangeIndex) else source.reset_index()
         cells = pd.concat([frame.columns.to_frame().T, frame.astype(object)])
     cells = cells.astype(object).where(cells.notna(), "").map(lambda cell: composed(str(cell)))
-    cells = cells.loc[cells.ne("").any(axis=1).to_numpy(), cells.ne("").any().to_numpy()].reset_index(
-        drop=True
-    )
+    full = cells.ne("")
+    cells = cells.loc[full.any(axis=1).to_numpy(), full.any().to_numpy()].reset_index(drop=True)
     numbers = cells.apply(floats).notna()
     if len(cells) and (numbers.iloc[0] & numbers.all()).any():
         said.append("there is no header: the columns are called 'column 1', 'column 2', ...")
@@ -221,7 +240,7 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     require(len(cells) > 0, "the table", header, "give a header, and a row for each option below it")
     columns = numbers.iloc[1:].all() & (len(cells) > 2)
     if columns.any() and not (numbers.iloc[0] | cells.iloc[0].str.lower().isin(_NO_RESULT))[columns].any():
-        said.append(f"left out: a second header, {_short(', '.join(cells.iloc[0]))}")
+        said.append(f"left out: a second header, {short(', '.join(cells.iloc[0]))}")
         cells = cells.iloc[1:]
     names = checked_names("column", [name or f"column {place}" for place, name in enumerate(header, 1)])
     return cells.set_axis(list(names), axis=1).reset_index(drop=True).apply(_points), said
@@ -233,26 +252,24 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
     how: dict[str, Any] = {"header": None, "dtype": str, "na_filter": False}
     if path.suffix.lower() == ".xlsx":
         return pd.read_excel(path, **how)
-    with open(path, "rb") as binary:
-        encoding = "utf-16" if binary.read(2) in (b"\xff\xfe", b"\xfe\xff") else "utf-8-sig"
     try:
-        with open(path, encoding=encoding) as file:
+        with open(path, encoding="utf-8-sig") as file:
             above = list(itertools.takewhile(lambda line: line.startswith(("# ", "sep=")), file))
             file.seek(0)
             line = next(itertools.islice(file, len(above), None), "")
         said += [f"left out: {len(above)} lines of comments above the table"] * bool(above)
         separator = max(",;\t|", key=re.sub('"[^"]*"', "", line).count)
-        return pd.read_csv(path, sep=separator, encoding=encoding, skiprows=len(above), **how)
+        return pd.read_csv(path, sep=separator, encoding="utf-8-sig", skiprows=len(above), **how)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except UnicodeError as error:
-        raise ValueError(
-            f"{str(path)!r} is no table in UTF-8: save it as 'CSV UTF-8' ({error})"[:300]
-        ) from error
+        reason = f"it is not in UTF-8 ({error}): save it as 'CSV UTF-8'"
     except pd.errors.ParserError as error:
         reason = re.sub(r".*C error: (Expected \d+ fields)?", r"\1", str(error).strip())
-        remedy = "separate by semicolons if it has decimal commas, or write decimal points; close each quote"
-        raise ValueError(f"{str(path)!r} cannot be read as a table: {reason[:200]}; {remedy}") from error
+        reason += (
+            "; separate by semicolons if it has decimal commas, or write decimal points; close each quote"
+        )
+    raise ValueError(f"{str(path)!r} cannot be read as a table: {reason[:300]}")
 
 
 def _points(cells: pd.Series) -> pd.Series:
@@ -302,133 +319,119 @@ def read(
     for header in given:
         near = get_close_matches(header, cells.columns, 2) or list(cells.columns)[:3]
         require(header in cells, "the column", header, f"did you mean {' or '.join(map(repr, near))}?")
-    size, offset, wrong = len(cells), 0, dict[int, str]()
-    called = [""] * (size if known is None else size + len(known.names))
+    size, before, wrong = len(cells), list[str](), dict[int, str]()
     if known is None:
         roles = _roles(cells, given)
     else:
-        offset = len(known.names)
-        before = pd.DataFrame(known.rows, known.names, known.columns)
-        roles = dict(zip(known.columns, known.roles, strict=True)) | {
-            h: r for h, r in given.items() if r in (NAME, RESULT)
-        }
-        said += [
-            f"left out: {header!r}, a column that the study does not have"
-            for header in cells
-            if header not in roles
-        ]
-        named = _with(roles, NAME)
-        for header in (header for header in roles if header not in cells):
-            lacks = not named and roles[header] in (NUMBER, CATEGORY)
-            require(
-                not lacks,
-                "the list of columns",
-                list(cells)[:20],
-                f"it lacks {header!r}: give it, or the options' names",
-            )
-            cells[header] = (
-                cells[named[0]].map(before[header]).fillna("") if named and header in before else ""
-            )
-        cells = pd.concat([before, cells[list(roles)]], ignore_index=True).fillna("")
-    if named := _with(roles, NAME):
-        called = list(cells[named[0]])
-    if known is not None:
-        called = [*known.names, *called[offset:]]
-    keys = _keys(cells, roles, wrong)
-    made = _made_names(cells, roles, keys, set(called))
-    first: dict[str, int] = {}
-    by_key: dict[Any, str] = {}
-    told: list[tuple[int, str, float | str]] = []
-    results = next((cells[header] for header in _with(roles, RESULT)), pd.Series("", cells.index))
-    for place, (key, cell, value) in enumerate(zip(keys, results, floats(results), strict=True)):
-        option = called[place] or by_key.get(key, made[place])
-        by_key.setdefault(key, option)
-        if keys[first.setdefault(option, place)] != key:
-            wrong[place] = (
-                f"{option!r} has other features in row {first[option] + 1 - offset} or in the study"
-            )
+        before = list(known.names)
+        given |= {known.label: NAME} if known.label in cells else {}
+        roles = known.role_of | {header: role for header, role in given.items() if role in (NAME, RESULT)}
+        cells = _below(known, cells, roles, said, wrong)
+    features = _features(cells, roles)
+    for header in features:
+        odd = cells[header][features[header].isna()]
+        wrong |= {row: f"{header!r} is {short(cell)!r}: give a number" for row, cell in odd.items()}
+    same = cells.index.to_series()  # rows with equal features have equal numbers
+    if features.size:
+        same = features.groupby(list(features), sort=False, dropna=False).ngroup()
+    blank = pd.Series("", cells.index)
+    called = next((cells[header] for header in _having(roles, NAME)), blank)
+    called = pd.Series([*before, *called[len(before) :]], cells.index, dtype=object)
+    made = called.where(called != "", _made_names(cells, roles, same.nunique(), called))
+    option = called.where(called != "", made.groupby(same).transform("first"))
+    first = cells.index.to_series().groupby(option).transform("first")
+    for row in cells.index[same != first.map(same)]:
+        where = "the study" if before else f"row {first[row] + 1}"
+        wrong[row] = f"{option[row]!r} has other features in {where}"
+    results = next((cells[header].copy() for header in _having(roles, RESULT)), blank)
+    told = list[tuple[int, str, float | str]]()
+    for row, (cell, value) in enumerate(zip(results, floats(results), strict=True)):
         if not math.isnan(value) or cell.lower() == FAILED:
-            told.append((place + 1 - offset, option, FAILED if math.isnan(value) else float(value)))
+            told.append((row + 1 - len(before), option[row], FAILED if math.isnan(value) else float(value)))
         elif cell.lower() not in _NO_RESULT:
-            wrong[place] = f"the result is {_short(cell)!r}: give a number, {FAILED}, or nothing"
-    refuse({place + 1 - offset: reason for place, reason in wrong.items()})
+            wrong[row] = f"the result is {short(cell)!r}: give a number, {FAILED}, or nothing"
+    refuse([f"row {row + 1 - len(before)}: {wrong[row]}" for row in sorted(wrong)])
     columns = list(cells) if known is None else list(known.columns)
-    rows = (
-        cells[columns]
-        .assign(**{header: "" for header in _with(roles, RESULT) if header in columns})
-        .loc[first.values()]
-    )
-    roles_of = tuple(roles[header] for header in columns)
-    options = Options(tuple(first), tuple(columns), tuple(rows.itertuples(index=False, name=None)), roles_of)
+    cells[_having(roles, RESULT)] = ""
+    rows = cells.loc[option.drop_duplicates().index, columns]
+    names, roles_of = tuple(option.unique()), tuple(roles[header] for header in columns)
+    options = Options(names, tuple(columns), tuple(rows.itertuples(index=False, name=None)), roles_of)
     if known is None:
         said += _report(cells, roles, options, told)
     else:
-        said.append(f"{size} rows: {len(options.names) - offset} new options, {len(options.names)} in all")
+        said.append(f"{size} rows: {len(names) - len(before)} new options, {len(names)} in all")
+        said += [f"{len(told)} results are not entered; fedgo tell TABLE does so"] * bool(told)
     return Table(options, tuple(told), tuple(said))
 
 
-def refuse(wrong: Mapping[int, str]) -> None:
-    """Raise a ``ValueError`` with the reasons for which rows are ``wrong``, unless none is."""
-    few = "; ".join(f"row {row}: {wrong[row]}" for row in sorted(wrong)[:10])
+def refuse(wrong: Sequence[str]) -> None:
+    """Raise a ``ValueError`` with the reasons for which rows are ``wrong``, unless there is none."""
+    more = f"; and {len(wrong) - 10} rows more" * (len(wrong) > 10)
     if wrong:
-        raise ValueError(
-            f"nothing is changed: {few}{f'; and {len(wrong) - 10} rows more' * (len(wrong) > 10)}"
-        )
+        raise ValueError(f"nothing is changed: {'; '.join(wrong[:10])}{more}")
 
 
-def _short(text: str) -> str:
-    """Return the ``text`` in at most 60 characters."""
-    return text if len(text) <= _LONG else text[: _LONG - 4] + " ..."
-
-
-def _with(roles: Mapping[str, str], *wanted: str) -> list[str]:
+def _having(roles: Mapping[str, str], *wanted: str) -> list[str]:
     """Return the headers of the columns whose role is one of those ``wanted``."""
     return [header for header, role in roles.items() if role in wanted]
+
+
+def _below(
+    known: Options, cells: pd.DataFrame, roles: Mapping[str, str], said: list[str], wrong: dict[int, str]
+) -> pd.DataFrame:
+    """Return the cells of a study's ``known`` options and below them those of a table, which need not have all columns.
+
+    In a table with the options' names, cells of columns that it lacks are those of the option.
+    """
+    more = [repr(header) for header in cells if header not in roles]
+    said += [f"left out, as the study does not have them: {', '.join(more)}"] * bool(more)
+    before, named = known.frame, next((header for header in _having(roles, NAME) if header in cells), None)
+    for header in (header for header in known.columns if header not in cells):
+        lacks = named is None and roles[header] in (NUMBER, CATEGORY)
+        remedy = f"it lacks {header!r}: give it, or the options' names"
+        require(not lacks, "the list of columns", list(cells)[:20], remedy)
+        cells[header] = "" if named is None else cells[named].map(before[header]).fillna("")
+    for header in (header for header, role in roles.items() if role.startswith(_ALWAYS)):
+        always = before[header].iloc[:1]
+        fits = cells[header].isin(["", *always]) | floats(cells[header]).isin(floats(always).dropna())
+        for row, cell in cells[header][~fits].items():
+            wrong[row + len(before)] = f"{header!r} is {short(cell)!r}, and in this study {roles[header]}"
+    return pd.concat([before, cells[list(roles)]], ignore_index=True).fillna("")
 
 
 def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     """Return the role of each column of a table with which a study begins."""
     roles = {header: _kind(cells[header], given.get(header)) for header in cells}
-    likely = [
-        h
-        for h in cells
-        if h not in given and (roles[h] == RESULT or (roles[h] == NUMBER and _RESULTS.search(h)))
-    ]
+    free = [header for header in cells if header not in given]
+    likely = [h for h in free if roles[h] == RESULT or (roles[h] == NUMBER and _RESULTS.search(h))]
     if likely and RESULT not in given.values():
         remedy = f"is it the result? Then give --result {likely[0]!r}, otherwise --number or --ignore"
-        require(False, "the column", likely[0], remedy)
+        raise ValueError(f"the column is {likely[0]!r}: {remedy}")
     roles |= dict.fromkeys(likely, OTHER)
-    unique = [h for h in cells if h not in given and roles[h] in (NUMBER, CATEGORY) and cells[h].is_unique]
-    counted = [h for h in unique if roles[h] == NUMBER and _counts(cells[h])]
-    roles |= {h: "it counts the rows" for h in counted if _COUNTERS.search(h)}
-    names = [h for h in unique if h == cells.columns[0] and h in counted] + [
-        h for h in unique if roles[h] == CATEGORY
-    ]
-    names.sort(key=list(cells).index)
+    counts = [h for h in free if roles[h] == NUMBER and _counts(cells[h])]
+    roles |= {header: COUNTS for header in counts if _COUNTERS.search(header)}
+    numbered = [h for h in counts if h == cells.columns[0]]
+    names = numbered or [h for h in free if roles[h] == CATEGORY and cells[h].is_unique]
     if names and NAME not in given.values():
         roles[names[0]] = NAME
-    seen: dict[Any, str] = {}
+    seen = dict[Any, str]()
     # of columns that say the same thing, the one asked for stays, or the name, or the shortest
     for header in sorted(cells, key=lambda h: (h not in given, roles[h] != NAME, cells[h].str.len().sum())):
-        text = roles[header] == CATEGORY or (
-            roles[header] == NAME and header not in counted and len(cells) > _FEW
-        )
-        if text or roles[header] == NUMBER:
-            pattern = tuple(pd.factorize(cells[header])[0]) if text else _scaled(cells[header])
-            if len(set(pattern)) == 1:
-                roles[header] = f"it is always {_short(cells[header][0])!r}"
-            elif (text, pattern) in seen and header not in given and (text or len(set(pattern)) > 2):
-                roles[header] = f"it says the same as {seen[text, pattern]!r}"
-            elif roles[header] == CATEGORY and len(set(pattern)) > _LEVELS:
-                roles[header] = f"it has more than {_LEVELS:,} different texts"
-            seen.setdefault((text, pattern), header)
-    if (
-        names
-        and names[0] in counted
-        and roles[names[0]] == NAME
-        and len({*(keys := _keys(cells, roles, {}))}) < len(keys)
-    ):
-        roles[names[0]] = "it counts the rows"  # which are of options that were tried several times
+        role = roles[header]
+        text = role == CATEGORY or (role == NAME and header not in counts and len(cells) > _FEW)
+        if not (text or role == NUMBER):
+            continue
+        pattern = (text, *(pd.factorize(cells[header])[0] if text else floats(cells[header])))
+        if len(set(pattern[1:])) == 1:
+            roles[header] = f"{_ALWAYS}{short(cells[header][0])!r}"
+        elif pattern in seen and header in free:
+            roles[header] = f"it says the same as {seen[pattern]!r}"
+        elif role == CATEGORY and cells[header].nunique() > _LEVELS:
+            roles[header] = f"it has more than {_LEVELS:,} different texts"
+        seen.setdefault(pattern, header)
+    # a number of the experiment is no name if an option was tried several times
+    if numbered and _features(cells, roles).duplicated().any():
+        roles[numbered[0]] = COUNTS
     return roles
 
 
@@ -443,57 +446,37 @@ def _kind(cells: pd.Series, asked: str | None) -> str:
     if asked is None and texts <= _NO_RESULT and texts != {""}:
         return RESULT
     rows = ", ".join(str(place + 1) for place in odd.index[:3]) + " and others" * (len(odd) > 3)
-    remedy = (
-        "other rows have numbers: mend these, or give the column by --name, --category, --ignore or --result"
-    )
-    require(False, f"the column {cells.name!r} in row {rows}", _short(odd.iloc[0]), remedy)
-    return NUMBER
+    remedy = "other rows have numbers: mend these, or give it by --name, --category, --ignore or --result"
+    raise ValueError(f"the column {cells.name!r} in row {rows} is {short(odd.iloc[0])!r}: {remedy}")
 
 
 def _counts(cells: pd.Series) -> bool:
     """Return whether the cells are whole numbers, each larger by 1 than the one before."""
-    start = int(cells[0]) if cells[0].isdecimal() else None
-    return start is not None and list(cells) == [str(start + place) for place in range(len(cells))]
+    return cells[0].isdecimal() and bool(floats(cells).diff()[1:].eq(1).all())
 
 
-def _scaled(cells: pd.Series) -> tuple[float, ...]:
-    """Return the numbers in a column scaled to [0, 1], the same for another unit and another direction."""
-    values = floats(cells)
-    if values.min() == values.max():
-        return (0.0,)
-    scaled = (values / (values.max() - values.min()) - values.min() / (values.max() - values.min())).round(9)
-    return min(tuple(scaled), tuple((1 - scaled).round(9)))
+def _features(cells: pd.DataFrame, roles: Mapping[str, str]) -> pd.DataFrame:
+    """Return the columns that are features: categories, and numbers, NaN where there is none."""
+    features, number = cells[_having(roles, NUMBER, CATEGORY)], _having(roles, NUMBER)
+    return features.apply(lambda column: floats(column) if column.name in number else column)
 
 
-def _keys(cells: pd.DataFrame, roles: Mapping[str, str], wrong: dict[int, str]) -> list[Any]:
-    """Return the features of each row, such that equal features give equal keys; ``wrong`` gets what is no number."""
-    parts: list[Any] = []
-    for header in _with(roles, NUMBER, CATEGORY):
-        values = cells[header] if roles[header] == CATEGORY else floats(cells[header])
-        odd = cells[header][values.isna()]
-        wrong |= {place: f"{header!r} is {_short(cell)!r}: give a number" for place, cell in odd.items()}
-        parts.append(values.fillna(0.0))
-    return list(zip(*parts, strict=True)) if parts else list(cells.index)
-
-
-def _made_names(cells: pd.DataFrame, roles: Mapping[str, str], keys: list[Any], taken: set[str]) -> list[str]:
+def _made_names(cells: pd.DataFrame, roles: Mapping[str, str], options: int, taken: pd.Series) -> pd.Series:
     """Return a name for each row: its features as far as they tell options apart, if that is short, or ``row 3``."""
     names = pd.Series("", cells.index)
-    for header in (*_with(roles, CATEGORY), *_with(roles, NUMBER)):
+    for header in (*_having(roles, CATEGORY), *_having(roles, NUMBER)):
         longer = names.str.cat(cells[header].str[:20].str.strip(), ", ")
         names = longer if longer.nunique() > names.nunique() else names
     names = names.str.removeprefix(", ")
-    fits = (
-        names.str.len().between(1, _LONG)
-        & ~names.isin(taken)
-        & ~names.str.startswith("--")
-        & names.map(str.isprintable)
-    )
-    rows = ("added " * (len(taken) > 1) + f"row {place + 1}" for place in cells.index)
-    return list(names if names.nunique() == len(set(keys)) and fits.all() else rows)
+    fits = names.str.len().between(1, _LONG) & ~names.isin(taken) & ~names.str.startswith("--")
+    if names.nunique() == options and (fits & names.map(str.isprintable)).all():
+        return names
+    return ("added " * bool((taken != "").any()) + "row ") + (cells.index.to_series() + 1).astype(str)
 
 
-def _report(cells: pd.DataFrame, roles: Mapping[str, str], options: Options, told: list[Any]) -> list[str]:
+def _report(
+    cells: pd.DataFrame, roles: Mapping[str, str], options: Options, told: Sequence[Any]
+) -> list[str]:
     """Return what was read and what was left out, in lines."""
     lines, failed = [], sum(value == FAILED for *_, value in told)
     for header, role in roles.items():
@@ -503,10 +486,13 @@ def _report(cells: pd.DataFrame, roles: Mapping[str, str], options: Options, tol
             what = f"number, {numbers.min():g} to {numbers.max():g}"
         elif role == CATEGORY:
             values = cells[header].unique()
-            what = f"category, {len(values)} values: {_short(', '.join(value[:20] for value in values))}"
+            what = f"category, {len(values)} values: {short(', '.join(value[:20] for value in values))}"
         elif role == RESULT:
             what = f"result: {len(told) - failed} numbers, {failed} failed, {len(cells) - len(told)} without"
         lines.append(f"  {header}: {what}")
     again = sum(times > 1 for times in Counter(option for _, option, _ in told).values())
-    words = f"{len(cells)} rows: {len(options.names)} options, {len(options.features)} features, {len(told)} results"
+    features = len(_having(roles, NUMBER, CATEGORY))
+    words = f"{len(cells)} rows: {len(options.names)} options, {features} features, {len(told)} results"
+    if RESULT not in roles.values():
+        lines.append("no column is taken for results; if one holds them, give it by --result")
     return [f"{words}, {again} options with several", *lines]

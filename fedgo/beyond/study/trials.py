@@ -19,9 +19,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from statistics import fmean, stdev
+from statistics import fmean
 from typing import NamedTuple
 
+import pandas as pd
 import torch
 from torch import Tensor
 
@@ -37,7 +38,6 @@ from fedgo.beyond.study.setup import Record, Setup, Told, Trial
 from fedgo.confidence import Tally
 
 Site = str | None  # None in a study without sites
-_UNSEEN = 200.0  # while there are few rewards, the spread is taken to be this many times the noise
 _TOO_FEW = "fewer than two options have a reward"
 _FITS = 50  # the most fits without a part of the results
 _MOST = 1536  # the most trials at once, the wells of the largest plate
@@ -150,9 +150,8 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
     """
     place = setup.place(site)
     count("the number of trials at once", size, f"give a number from 1 to {_MOST}", most=_MOST)
-    asked = [option for option, at in record.open if place and at == place and option not in record.retired][
-        :size
-    ]
+    mine = [option for option, at in record.open if place and at == place and option not in record.retired]
+    asked = mine[:size]
     while len(asked) < size:
         options, record = _more(setup, record, place, size - len(asked))
         asked += options
@@ -203,9 +202,8 @@ def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record
         most = 1 if setup.differ else wanted if setup.goal == "best" else None
         among = len(setup.rows), setup.row(site)
         with suppress(ValueError):  # a reward may be so far off that no index is a number
-            cells = setup.played.epoch(
-                fit, counts, noise_of(setup, record.told), ties, opened, retired, most, *among, setup.trials
-            )
+            noise, trials = noise_of(setup, record.told), setup.trials
+            cells = setup.played.epoch(fit, counts, noise, ties, opened, retired, most, *among, trials)
             arms = cells[:most] % len(names)
     plan = tuple(names[arm] for arm in arms.tolist())
     lasting = 1 if setup.goal == "best" else len(plan)
@@ -256,14 +254,13 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
     if isinstance(fit, ProcessFit) and fit.warped is not None:
         estimate, low, high = fit.warped.interval(kappa)
     elif (whole := _whole(setup, record.told)) is not None:
-        centre, variance = (
-            cells.view(-1, len(counts))[setup.row(site)] for cells in (whole.mean, whole.variance)
-        )
-        estimate, half = centre, kappa * variance.clamp(min=0).sqrt()
+        estimate = whole.mean.view(-1, len(counts))[setup.row(site)]
+        variance = whole.variance.view(-1, len(counts))[setup.row(site)]
+        half = kappa * variance.clamp(min=0).sqrt()
         low, high = estimate - half, estimate + half
     if setup.guarantee is not None:
         certificate = _certificate(setup, told, setup.guarantee)
-    if setup.lower:
+    if setup.lower_is_better:
         estimate, low, high = -estimate, -high, -low
     columns = (counts.long(), mean, estimate, low, high, certificate, _retired(setup, record))
     values = (column.tolist() for column in columns)
@@ -280,24 +277,22 @@ def summary(setup: Setup, record: Record, site: Site = None) -> list[str]:
         return ["no results yet"]
     by_mean = posterior(setup, record.told)[0] is None
     best = max(tried, key=lambda row: setup.sign * row.mean) if by_mean else tried[0]
-    lines = [
-        f"best so far: {best.option}, mean {best.mean:.4g} of {best.pulls} result{'s' * (best.pulls > 1)}"
-    ]
-    place = site or (setup.sites or ("",))[0]
-    options, _ = _more(setup, record, place, 1)
+    times = f"{best.pulls} result{'s' * (best.pulls > 1)}"
+    lines = [f"best so far: {best.option}, mean {best.mean:.4g} of {times}"]
+    options, _ = _more(setup, record, site or (setup.sites or ("",))[0], 1)
     row = next(row for row in rows if row.option == options[0])
     if math.isfinite(row.estimate):
         lines.append(f"next: {row.option}, expected {row.estimate:.4g} ({row.low:.4g} ... {row.high:.4g})")
     return [*lines, f"noise of a result: {noise:.3g}{', estimated' * (setup.noise is None)}"]
 
 
-def left_out(setup: Setup, record: Record, site: Site = None) -> Iterator[list[Standing]]:
+def left_out(setup: Setup, record: Record, site: Site = None) -> Iterator[Standing]:
     """Yield the rows of the options that have results, each by a fit without its results, in at most fifty groups."""
     options = list(dict.fromkeys(option for option, *_ in at_site(setup, record, site)))
     for group in (options[k::_FITS] for k in range(min(_FITS, len(options)))):
         kept = tuple(told for told in record.told if told[0] not in group)
         rows = standings(setup, replace(record, told=kept), site)
-        yield [row for row in rows if row.option in group and math.isfinite(row.estimate)]
+        yield from (row for row in rows if row.option in group and math.isfinite(row.estimate))
 
 
 @on_cpu
@@ -344,9 +339,8 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         best, sites = min(remain, key=lambda row: row.certificate), len(setup.rows)
         mixed = len(setup.sites) > sites  # several sites share one certificate
         if math.isnan(best.certificate):
-            return (
-                f"The rewards refute noise or reach{', or the sites differ' * mixed}: no certificate holds."
-            )
+            more = ", or the sites differ" * mixed
+            return f"The rewards refute noise or reach{more}: no certificate holds."
         # each option that is added takes a further δ/K, and each site that joins a further δ/N
         grown = len(rows) / setup.begun * sites / (sites - setup.joined)
         share = 1 - setup.guarantee.delta * sites * (1 + math.log(grown))
@@ -362,7 +356,7 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         return words
     if fit is None:
         return f"Nothing can be said yet: {reason}."
-    best, others = remain[0], [row.low if setup.lower else row.high for row in remain[1:]]
+    best, others = remain[0], [row.low if setup.lower_is_better else row.high for row in remain[1:]]
     if not all(map(math.isfinite, [best.estimate, *others])):
         option, _, reward = max(record.told, key=lambda row: abs(row[2]))
         words = f"{reward:g} of {option} is far from all others; untell it if it is wrong"
@@ -377,22 +371,6 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         return f"No option beats {best.option} by more than {gap:.3g}, with probability 0.95 if the model is right."
     gap = max([0.0, *(setup.sign * (other - best.estimate) for other in others)])
     return f"No option beats {best.option} by more than {gap:.3g}, if the model is right."
-
-
-def usual(setup: Setup, record: Record) -> tuple[float, float]:
-    """Return a usual reward and the spread of the rewards, by which `Study.tell` questions a reward that is far off.
-
-    They are ``setup.centre`` and ``setup.spread``. For each of the two that is None, an estimate from the first
-    ``setup.begun`` rewards takes its place. The usual reward is then their mean, or 0 if there are none. The spread is
-    then their standard deviation, but at least the noise. If there are fewer than five of these rewards, or if all of
-    them are equal, it is 200 times the noise, or ∞ while the noise is not told.
-    """
-    rewards = [reward for *_, reward in record.told[: setup.begun]]
-    varies = len(rewards) >= 5 and len(set(rewards)) > 1
-    centre = fmean(rewards or [0.0]) if setup.centre is None else setup.centre
-    noise = math.inf if setup.noise is None else setup.noise
-    spread = max(stdev(rewards), 0.0 if setup.noise is None else noise) if varies else _UNSEEN * noise
-    return centre, spread if setup.spread is None else setup.spread
 
 
 def _retired(setup: Setup, record: Record) -> Tensor:
@@ -469,18 +447,11 @@ def _certificate(setup: Setup, told: Sequence[Told], guarantee: Guarantee) -> Te
 def as_lines(rows: Sequence[Standing], title: str = "option") -> str:
     """Return the ``rows`` as lines of text below a head of columns, with a dash for each unknown number.
 
-    The columns are the option, its pulls, its mean reward, the estimate and the interval, and the certificate if any
-    row has one. All numbers but the pulls have three significant digits. The line of an option that is not proposed
-    again ends with "retired". ``title`` is the head of the column with the names of the options.
+    The columns are the fields of a `Standing` with three significant digits, without the certificate if no row has one,
+    and without the last one if no row is retired. ``title`` is the head of the column with the names of the options.
     """
-    size = max((len(row.option) for row in rows), default=6)
-    guarded = any(not math.isnan(row.certificate) for row in rows)
-    head = f"{title:{size}}  pulls     mean  estimate  from ... to{'        at most below best' * guarded}"
-    lines = []
-    for row in rows:
-        values = (row.mean, row.estimate, row.low, row.high, row.certificate)
-        mean, estimate, low, high, certificate = (f"{value:.3g}".replace("nan", "-") for value in values)
-        last = f"{f'{low} ... {high}':17}  {certificate}" if guarded else f"{low} ... {high}"
-        line = f"{row.option:{size}}  {row.pulls:5d}  {mean:>7}  {estimate:>8}  {last}"
-        lines.append(line + "  retired" * row.retired)
-    return "\n".join([head, *lines])
+    frame = pd.DataFrame(rows, columns=Standing._fields).set_index("option").rename_axis(None)
+    frame["retired"] = frame["retired"].map({True: "retired", False: ""})
+    less = {"certificate": frame["certificate"].isna(), "retired": frame["retired"] == ""}
+    frame = frame.drop(columns=[column for column, unknown in less.items() if unknown.all()])
+    return str(frame.rename_axis(columns=title).to_string(float_format="{:.3g}".format, na_rep="-"))
