@@ -259,15 +259,15 @@ def test_sites_fitted_as_alike_are_said_to_differ_if_they_do(tmp_path):
 def test_what_does_not_fit_a_study_leaves_its_file_as_it_was(tmp_path):
     study = begun(tmp_path, differ=True)
     for site in SITES * 2:
-        study.tell("o1" if "o1" not in str(study.told[-1:]) else "o2", 0.5, site)
+        study.tell("o1" if "o1" not in str(study.told[-1:]) else "o2", 0.5, site, again=True)
     assert "all the same have no scale" in study.verdict("north")
     content = study.path.read_text()
     for wrong, match in (
         (lambda: study.ask(), "give the site"),
         (lambda: study.verdict(), "give the site"),
         (lambda: study.standings("west"), "site is 'west'"),
-        (lambda: Study(study.path, sites=["east", *SITES]), "give those that join after them"),
-        (lambda: Study(study.path, sites=["north"]), "give those that join after them"),
+        (lambda: Study(study.path, sites=["east", *SITES]), "those that join after them"),
+        (lambda: Study(study.path, sites=["north"]), "those that join after them"),
         (lambda: Study(study.path, differ=False), "begin another file"),
     ):
         with pytest.raises(ValueError, match=match):

@@ -1,6 +1,7 @@
 """A laboratory's table as it is: what each column is taken for, results, plates, and what is refused in which words."""
 
 import math
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -236,15 +237,13 @@ def test_what_was_measured_is_not_asked_again_and_what_failed_or_was_dropped_wai
 def test_a_grown_table_adds_options_and_says_what_the_study_does_not_have(tmp_path: Path) -> None:
     path, table = tmp_path / "s.json", "solvent,t\nTHF,1\nDMF,2\nTHF,3\n"
     Study(path, written(tmp_path, table), trials=9)
-    grown = Study(path, written(tmp_path, "solvent,t,new\nTHF,3,7\nwater,4,8\n"))
+    with pytest.warns(UserWarning, match="left out, as the study does not have them: 'new'"):
+        grown = Study(path, written(tmp_path, "solvent,t,new\nTHF,3,7\nwater,4,8\n"))
     assert (
         grown.setup.options.names[:3] == ("THF, 1", "DMF, 2", "THF, 3")
         and len(grown.setup.options.names) == 4
     )
-    assert grown.report == (
-        "left out, as the study does not have them: 'new'",
-        "2 rows: 1 new options, 4 in all",
-    )
+    assert grown.report == ("2 rows: 1 new options, 4 in all",)
     assert grown.setup.arms.shape[1] == 4 and grown.setup.options.words(grown.setup.options.names[3:]) == [
         "solvent water, t 4"
     ]
@@ -273,11 +272,11 @@ def test_what_was_always_the_same_is_no_other_option_and_a_new_text_is(tmp_path:
 
 
 def test_a_plate_of_another_study_is_refused(tmp_path: Path) -> None:
-    mine = Study(tmp_path / "s.json", written(tmp_path, "solvent,t\nTHF,1\nDMF,2\n"), trials=9)
+    mine = Study(tmp_path / "s.json", written(tmp_path, "solvent,t\nTHF,1\nTHF,2\nDMF,1\n"), trials=9)
     tables = {
-        "column": "base,t\nKOH,1\nKF,2\n",
-        "option": "solvent,t\nTHF,9\nDMF,7\n",
-        "result": "solvent,t,ee\nTHF,1,\nDMF,2,\n",
+        "column": "base,t\nKOH,1\nKOH,2\nKF,1\n",
+        "option": "solvent,t\nTHF,9\nTHF,8\nDMF,7\n",
+        "result": "solvent,t,ee\nTHF,1,\nTHF,2,\nDMF,1,\n",
     }
     words = {
         "column": "it lacks 'solvent'",
@@ -288,7 +287,8 @@ def test_a_plate_of_another_study_is_refused(tmp_path: Path) -> None:
         how = {"result": "ee"} if name == "result" else {}
         other = Study(tmp_path / f"{name}.json", written(tmp_path, text, f"{name}.csv"), trials=9, **how)
         told = other.plate(2).assign(**{other.setup.options.result: [1, 2]})
-        with pytest.raises(ValueError, match=words[name]):
+        with pytest.raises(ValueError, match=words[name]), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
             mine.tell_plate(told.drop(columns="option", errors="ignore"))
     assert mine.told == []
 
@@ -332,7 +332,7 @@ def test_sites_of_a_federation_tell_plates(differ: bool, tmp_path: Path) -> None
             tell_plate(client, options, tmp_path / "plate.csv")
         converse(server, clients)
     sums = sum(client.memory.base + client.memory.own for client in clients)
-    assert sums[0].sum() >= 12 and torch.equal(
+    assert sums[0].sum() > 8 and torch.equal(
         sums[1], sums[0] * torch.tensor([9.0 - k % 6 for k in range(18)])
     )
     failed = plate(clients[0], options, 1).assign(**{"yield": ["failed"]})

@@ -126,7 +126,7 @@ class Setup:
         played = self.played.surrogate
         require_kind(hasattr(played, "fit"), "method", played, "give the name of a method, or a Surrogate")
         remedy = "none varies: give a feature that tells options apart, or play 'ucb1'"
-        fits = isinstance(played, IndependentArms) or self.arms.shape[1] > 0
+        fits = self.arms.shape[1] > 0 or isinstance(played, IndependentArms)
         require(fits, "the list of features", list(self.options.columns), remedy)
 
     @cached_property

@@ -9,6 +9,7 @@ import itertools
 import math
 import re
 import unicodedata
+import warnings
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -324,9 +325,11 @@ def read(
         roles = _roles(cells, given)
     else:
         before = list(known.names)
-        given |= {known.label: NAME} if known.label in cells else {}
-        roles = known.role_of | {header: role for header, role in given.items() if role in (NAME, RESULT)}
-        cells = _below(known, cells, roles, said, wrong)
+        given |= {known.label: NAME, known.result: RESULT}
+        roles = known.role_of | {
+            header: given[header] for header in cells if given.get(header) in (NAME, RESULT)
+        }
+        cells = _below(known, cells, roles, wrong)
     features = _features(cells, roles)
     for header in features:
         odd = cells[header][features[header].isna()]
@@ -377,14 +380,15 @@ def _having(roles: Mapping[str, str], *wanted: str) -> list[str]:
 
 
 def _below(
-    known: Options, cells: pd.DataFrame, roles: Mapping[str, str], said: list[str], wrong: dict[int, str]
+    known: Options, cells: pd.DataFrame, roles: Mapping[str, str], wrong: dict[int, str]
 ) -> pd.DataFrame:
     """Return the cells of a study's ``known`` options and below them those of a table, which need not have all columns.
 
     In a table with the options' names, cells of columns that it lacks are those of the option.
     """
-    more = [repr(header) for header in cells if header not in roles]
-    said += [f"left out, as the study does not have them: {', '.join(more)}"] * bool(more)
+    more = ", ".join(repr(header) for header in cells if header not in roles)
+    if more:
+        warnings.warn(f"left out, as the study does not have them: {more}", stacklevel=5)
     before, named = known.frame, next((header for header in _having(roles, NAME) if header in cells), None)
     for header in (header for header in known.columns if header not in cells):
         lacks = named is None and roles[header] in (NUMBER, CATEGORY)
