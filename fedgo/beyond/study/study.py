@@ -453,7 +453,8 @@ class Study:
         told = pd.DataFrame(pure.at_site(setup, record, site), columns=["option", "site", "result"])
         results = told["result"].map(repr).groupby(told["option"]).agg(" ".join)
         rows.insert(0, "results", results.reindex(rows.index).fillna(""))
-        return table.rename(columns={header: f"{header} (table)" for header in rows}).join(rows)
+        table = table.rename(columns={header: f"{header} (table)" for header in rows}).join(rows)
+        return table.rename_axis(options.label if options.label not in table else "option of the study")
 
     def plot(self, site: str | None = None) -> Any:
         """Draw the results in order, the predictions against what was measured, and the effect of each column.
