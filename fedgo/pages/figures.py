@@ -1,5 +1,6 @@
 """Figures: the book's matplotlib style, a colour and a marker for each algorithm, and the paper's Figures 2 and 3."""
 
+import math
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from matplotlib.axes import Axes
 from matplotlib.axis import Axis
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
+from matplotlib.transforms import ScaledTranslation
 from matplotlib_inline.backend_inline import set_matplotlib_formats
 from torch import Tensor
 
@@ -40,6 +42,7 @@ def use_style() -> None:
 
 
 _LONG = 14  # letters of a tick label that leave no room beside the panel of a phone
+_ROW = 0.3  # inches of a row on a phone that has such a label above its marks
 
 
 def both_widths(figure: Figure) -> str:
@@ -48,8 +51,7 @@ def both_widths(figure: Figure) -> str:
     Panels that stand in one row stand below each other on the phone. The extension ``dark`` of the book takes the two
     drawings apart.
     """
-    undated = {"metadata": {"Date": None}}  # the same figure is the same file in every run
-    wide: str = print_figure(figure, "svg", **undated)
+    wide: str = print_figure(figure, "svg")
     width, height = figure.get_size_inches()
     grid: Any = figure.axes[0].get_gridspec() if figure.axes else None
     if width <= PHONE or grid is None:
@@ -60,14 +62,20 @@ def both_widths(figure: Figure) -> str:
         for axes, place in zip(figure.axes, below, strict=True):
             axes.set_subplotspec(place)
             axes.tick_params(labelleft=True)
+    up, rows = ScaledTranslation(0, 0.23 * _ROW, figure.dpi_scale_trans), 0
     for axes in figure.axes:
         names = axes.get_yticklabels()
-        if max((len(name.get_text()) for name in names), default=0) > _LONG:  # above their rows
-            axes.tick_params(axis="y", pad=-3, length=0)
+        words = [name.get_text() for name in names if not name.get_text().startswith("$")]
+        if max(map(len, words), default=0) > _LONG:  # above their rows
+            rows += len(names)
+            first, last = axes.get_ylim()
+            axes.set_ylim(first, last + math.copysign(0.4, last - first))
+            axes.tick_params(axis="y", pad=-3, length=0, labelsize=8)
             for name in names:
-                name.set(horizontalalignment="left", verticalalignment="bottom")
-    figure.set_size_inches(PHONE, height)
-    narrow = print_figure(figure, "svg", **undated).partition("<svg")
+                name.set(horizontalalignment="left", verticalalignment="bottom", in_layout=False)
+                name.set_transform(name.get_transform() + up)
+    figure.set_size_inches(PHONE, max(height, _ROW * rows + 1.5))
+    narrow = print_figure(figure, "svg").partition("<svg")
     return wide.replace("</svg>", f"{FOR_PHONE}<svg{narrow[2]}</defs>\n</svg>")
 
 
