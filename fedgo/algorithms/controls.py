@@ -13,7 +13,7 @@ from torch import Tensor
 
 from fedgo._checks import on_cpu
 from fedgo.algorithms.approx_dis_kernel_ucb import rbf
-from fedgo.algorithms.go_ucb import Immediate
+from fedgo.algorithms.go_ucb import Immediate, SharedState
 from fedgo.confidence import Estimates, Tally, require_prior
 from fedgo.phase_one import Exploration, explore
 from fedgo.phase_two import Settings, require_run
@@ -61,8 +61,16 @@ def shared_ucb1(problem: Problem, clients: int, steps: int, settings: Settings) 
         index = data.sums / pulls + (2 * settings.beta * t.log() / pulls).sqrt()
         return torch.where(data.counts > 0, index, torch.inf)
 
-    learner = Immediate(apart, offsets, arms, settings, ucb1, datum=2)
+    learner = _Counts(apart, offsets, arms, settings, ucb1, datum=2)
     return simulate("UCB1, shared", problem, learner, Exploration.nothing(runs), clients, steps)
+
+
+class _Counts(Immediate):
+    """The learner of UCB1, which needs no posterior."""
+
+    def learn(self, state: SharedState, arm: Tensor, reward: Tensor, turn: Tensor) -> SharedState:
+        """Return the state after one pull of the runs with ``turn`` 1."""
+        return state._replace(known=state.known.record(arm, reward, turn))
 
 
 @on_cpu
