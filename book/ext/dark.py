@@ -4,7 +4,7 @@ A drawing that contains one for a phone (`fedgo.pages.figures.both_widths`) is t
 
 If the browser inverted a drawing, it would exchange colours: a sky blue would become a dark blue, and one algorithm
 would look like another. Here only black, white, greys, tints and dark colours change, in their lightness. All other
-colours can be seen on both grounds and stay as they are.
+colours can be seen on both grounds. They stay as they are, or become a little lighter.
 """
 
 import re
@@ -21,6 +21,7 @@ from fedgo.pages.figures import FOR_PHONE
 FOLDER = "_build/dark"
 TINT = 0.12  # a colour whose channels differ by less than this is a grey or a tint
 DIM = 0.12  # a colour of lower luminance cannot be seen on the dark ground; for a contrast of 3 it needs 0.12
+FAINT, LIFT = 0.2, 0.3  # a colour below this luminance goes this part of the way to white
 _PAINT = re.compile(r"((?:fill|stroke|stop-color)(?::\s*|=\"))(#[0-9a-fA-F]{3,6}|white|black)\b")
 ONE_PANEL = 540  # points; a phone shows a wider drawing through a window that scrolls
 GROUND = "#121212"  # the ground of the theme's dark pages
@@ -30,15 +31,15 @@ WEIGHTS = np.array([0.2126, 0.7152, 0.0722])  # the shares of red, green and blu
 def on_dark(colour: str) -> str:
     """Return the colour that replaces ``colour`` on a dark ground, as "#rrggbb" or as it was given.
 
-    White becomes the ground. A colour that can be seen on the dark ground stays. Greys, tints and dark colours become
-    as light as they were dark.
+    White becomes the ground. A colour that can be seen on the dark ground stays, or becomes a little lighter if it
+    would be faint. Greys, tints and dark colours become as light as they were dark.
     """
     parts = np.array(to_rgb(colour))
     if parts.min() == 1:
         return GROUND
     luminance = WEIGHTS @ parts**2.2  # WCAG's relative luminance, without its straight piece near black
     if np.ptp(parts) >= TINT and luminance >= DIM:
-        return colour
+        return to_hex(parts + LIFT * (1 - parts)) if luminance < FAINT else colour
     light = WEIGHTS @ parts
     return to_hex(np.clip(0.93 - 0.86 * light + 0.86 * (parts - light), 0, 1))
 
@@ -46,8 +47,10 @@ def on_dark(colour: str) -> str:
 def dark(drawing: str) -> str:
     """Return the SVG ``drawing`` with its colours for a dark ground.
 
-    In SVG a shape without a colour of its own is black. Here it becomes nearly white, like black itself.
+    In SVG a shape without a colour of its own is black. Here it becomes nearly white, like black itself. Bands become
+    denser.
     """
+    drawing = re.sub(r"\bopacity: 0\.2\b", "opacity: 0.35", drawing)
     drawing = _PAINT.sub(lambda found: found[1] + on_dark(found[2]), drawing)
     return re.sub(r"<svg\b", f'<svg fill="{on_dark("black")}"', drawing, count=1)
 
