@@ -39,7 +39,7 @@ def on_dark(colour: str) -> str:
         return GROUND
     luminance = WEIGHTS @ parts**2.2  # WCAG's relative luminance, without its straight piece near black
     if np.ptp(parts) >= TINT and luminance >= DIM:
-        return to_hex(parts + LIFT * (1 - parts)) if luminance < FAINT else colour
+        return to_hex(np.clip(parts + LIFT * (1 - parts), 0, 1)) if luminance < FAINT else colour
     light = WEIGHTS @ parts
     return to_hex(np.clip(0.93 - 0.86 * light + 0.86 * (parts - light), 0, 1))
 
