@@ -39,9 +39,11 @@ def on_dark(colour: str) -> str:
         return GROUND
     luminance = WEIGHTS @ parts**2.2  # WCAG's relative luminance, without its straight piece near black
     if np.ptp(parts) >= TINT and luminance >= DIM:
-        return to_hex(np.clip(parts + LIFT * (1 - parts), 0, 1)) if luminance < FAINT else colour
-    light = WEIGHTS @ parts
-    return to_hex(np.clip(0.93 - 0.86 * light + 0.86 * (parts - light), 0, 1))
+        lighter = parts + LIFT * (luminance < FAINT) * (1 - parts)
+    else:
+        light = WEIGHTS @ parts
+        lighter = 0.93 - 0.86 * light + 0.86 * (parts - light)
+    return to_hex(np.clip(lighter, 0, 1))
 
 
 def dark(drawing: str) -> str:
