@@ -18,12 +18,12 @@ import torch
 
 from fedgo.algorithms.controls import exact_kernel_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb
-from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.beyond.evidence.families import TABLES
+from fedgo.beyond.evidence.gp_ucb import gp_ucb
 from fedgo.beyond.evidence.roster import VARIANTS, advised
 from fedgo.experiments.players import Player, grid, measured
 from fedgo.experiments.roster import GO_SETTINGS
-from fedgo.experiments.runner import Job, Listing, run
+from fedgo.experiments.runner import Job, Sweep, run
 from fedgo.experiments.world import Regime, World
 from fedgo.langevin import Langevin
 from fedgo.network import Network
@@ -92,12 +92,12 @@ def measure(job: Job) -> list[dict[str, Any]]:
 
 
 STUDIES = {
-    name: Listing(
+    name: Sweep(
         name,
         f"processor seconds and peak memory of Phase II on one thread, of {', '.join(curves)}",
         {curve: Player(measured, grid(hidden=UNITS.get(curve, (25,)))) for curve in curves},
         ("seconds", "gigabytes", "synchronisations"),
-        listed=curves.__getitem__,
+        regimes=curves.__getitem__,
         measure=measure,
     )
     for name, curves in CURVES.items()

@@ -13,7 +13,6 @@ from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1, uniform_ran
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.algorithms.fed_glb_ucb import fed_glb_ucb
 from fedgo.algorithms.go_ucb import Immediate, fed_go_ucb, n_go_ucb, one_go_ucb, private_start
-from fedgo.algorithms.gp_ucb import gp_ucb
 from fedgo.langevin import Langevin
 from fedgo.network import Network
 from fedgo.phase_one import Exploration, Start, phase_one_length, shared_start
@@ -29,7 +28,7 @@ __version__ = version("fedgo")
 __all__ = [
     "EventTriggered", "Exploration", "Immediate", "Langevin", "Learner", "Network", "Problem", "Settings",
     "SingleUnit", "Start", "Trace", "__version__", "approx_dis_kernel_ucb", "clustered", "cosine8",
-    "dis_lin_ucb", "exact_kernel_ucb", "fed_glb_ucb", "fed_go_ucb", "gp_ucb", "hartmann6", "n_go_ucb",
+    "dis_lin_ucb", "exact_kernel_ucb", "fed_glb_ucb", "fed_go_ucb", "hartmann6", "n_go_ucb",
     "one_go_ucb", "phase_one_length", "private_start", "realizable", "shared_start", "shared_ucb1", "simulate",
     "uniform_random",
 ]  # fmt: skip

@@ -15,7 +15,7 @@ runs; gradients have r coordinates, ``features`` (S, 1, K, r).
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -177,13 +177,11 @@ class ParameterSpace(OnEvent[Columns]):
     those of `fedgo.phase_two.EventTriggered`, up to rounding.
     """
 
-    def prior(self, server: Tally) -> Columns:
-        """Return the posterior given the data ``server`` (S, K) that all learners know."""
-        return columns(self.features, self.offsets, self.settings.lam, server)
-
-    def renewed(self, state: EventState[Columns], run: Tensor, total: Tally) -> Columns:
-        """Return the posterior of some runs after a synchronisation, updated from that of ``state`` if possible."""
+    def informed(self, run: Any, total: Tally, state: EventState[Columns] | None = None) -> Columns:
+        """Return the posterior of some runs given their data ``total``, updated from that of ``state`` if possible."""
         features, offsets = self.features, self.offsets
+        if state is None:
+            return columns(features, offsets, self.settings.lam, total)
         if len(run) < len(features):
             features, offsets = features[run], offsets[run]
         last = Columns(*(values[run] for values in state.posterior)), state.server.of(run)

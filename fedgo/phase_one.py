@@ -213,5 +213,5 @@ def require_fitted(reward: Tensor, loss: Tensor) -> None:
         "the rewards' mean and standard deviation",
         (mean, spread),
         f"the oracle leaves {share:.2g} of their variance (its step size and temperatures are for rewards of order 1); "
-        f"continue with problem.rescaled({mean:.3g}, {max(spread, 1e-300):.3g}), or give another Langevin",
+        f"give (y − {mean:.3g})/{max(spread, 1e-300):.3g} as rewards, and σ in this unit, or another Langevin",
     )

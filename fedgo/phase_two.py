@@ -127,12 +127,11 @@ class OnEvent(ABC, Generic[PosteriorT]):
     optimism: Index | None = None
 
     @abstractmethod
-    def prior(self, server: Tally) -> PosteriorT:
-        """Return the posterior given the data ``server`` (S, K) that all learners know, (S, 1 or M, K)."""
+    def informed(self, run: Any, total: Tally, state: EventState[PosteriorT] | None = None) -> PosteriorT:
+        """Return the posterior of the runs at the positions ``run``, whose learners all know the data ``total`` (R, K).
 
-    @abstractmethod
-    def renewed(self, state: EventState[PosteriorT], run: Tensor, total: Tally) -> PosteriorT:
-        """Return the posterior of the R runs ``run`` after a synchronisation; all know the data ``total`` (R, K)."""
+        ``state`` is that of all runs before they synchronised, or None if they had no state.
+        """
 
     @abstractmethod
     def absorb(self, posterior: PosteriorT, arm: Tensor, reward: Tensor, turn: Tensor) -> PosteriorT:
@@ -165,7 +164,7 @@ class OnEvent(ABC, Generic[PosteriorT]):
         require_prior(self.features.square().sum(-1).amax(), self.settings.lam)
         runs, arms = server.counts.shape
         every, fresh = torch.arange(runs), Tally.blank(runs, self.learners, arms)
-        posterior = self.prior(server).of_each(self.learners)
+        posterior = self.informed(slice(None), server).of_each(self.learners)
         # the server's tally is a copy, because it may be updated in place
         return EventState(posterior, fresh, gain=fresh.sums[..., 0].clone(), server=server.of(every))
 
@@ -215,7 +214,7 @@ class OnEvent(ABC, Generic[PosteriorT]):
         # The server sends the sums over the pulls since the last synchronisation. As a matrix and a vector they cost as
         # much as the totals that line 9 of Algorithm 1 sends.
         total = state.server.of(run) + star.broadcast(self.statistics(sent.summed()), when)
-        posterior, blank = self.renewed(state, run, total), Tally.blank(*fresh.counts.shape)
+        posterior, blank = self.informed(run, total, state), Tally.blank(*fresh.counts.shape)
         overwrite(state, run, EventState(posterior, blank, torch.zeros_like(state.gain[run]), total))
         return state
 
@@ -224,11 +223,7 @@ class OnEvent(ABC, Generic[PosteriorT]):
 class EventTriggered(OnEvent[Posterior]):
     """The learners of `OnEvent` in arm space, with a K × K matrix each; the fields are the same."""
 
-    def prior(self, server: Tally) -> Posterior:
-        """Return the posterior given the data ``server`` (S, K) that all learners know."""
-        return condition(self.features, self.offsets, self.settings.lam, server.for_all())
-
-    def renewed(self, state: EventState[Posterior], run: Tensor, total: Tally) -> Posterior:
+    def informed(self, run: Any, total: Tally, state: EventState[Posterior] | None = None) -> Posterior:
         """Return the posterior of some runs given their data ``total``; ``state`` is not needed in arm space."""
         return condition(self.features[run], self.offsets[run], self.settings.lam, total.for_all())
 

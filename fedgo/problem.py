@@ -78,29 +78,6 @@ class Problem:
         truth = None if self.truth is None else self.truth[pick]
         return replace(self, arms=self.arms[pick], means=self.means[pick], runs=runs, truth=truth)
 
-    def rescaled(self, centre: float, scale: float) -> "Problem":
-        """Return the same problem with rewards (y − ``centre``)/``scale``, whose ``truth`` is None.
-
-        A regret on it, times ``scale``, is one on this problem. The default settings of Phase I's oracle (Algorithm 2)
-        are for rewards of order 1.
-
-        Raises:
-            ValueError: ``centre`` is not finite, ``scale`` is not positive and finite, the rewards are not Gaussian, or
-                the new means exceed float64.
-            TypeError: ``centre`` or ``scale`` is not a number.
-        """
-        number("centre", centre, "give a finite number")
-        number("scale", scale, "give a positive scale", above=0)
-        remedy = "only a problem with Gaussian rewards can be rescaled; give 'gaussian'"
-        require(self.reward == "gaussian", "reward", self.reward, remedy)
-        return replace(self, means=(self.means - centre) / scale, sigma=self.sigma / scale, truth=None)
-
-    def same(self, other: "Problem") -> bool:
-        """Return whether ``other`` is the same problem in all but ``name`` and ``truth``."""
-        names = ("runs", "seed", "sigma", "reward")
-        same = all(getattr(self, name) == getattr(other, name) for name in names)
-        return same and torch.equal(self.arms, other.arms) and torch.equal(self.means, other.means)
-
     def generators(self, purpose: str) -> list[torch.Generator]:
         """Return a random generator for each run, one for every text ``purpose``, such as "noise" or "arms"."""
         return [generator(self.seed, run, purpose) for run in self.runs]

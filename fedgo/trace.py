@@ -93,15 +93,6 @@ class Trace:
         """The cumulative number C_t of scalars sent up and down, (S, steps) int64, Phase I included."""
         return (self.up + self.down).cumsum(1)
 
-    @property
-    def failed_fits(self) -> Tensor:
-        """The number of synchronisations of each run after which the model could not be fitted again, (S,) int64.
-
-        These are those after which the note ``kept_fit`` is True at the next step; a trace without this note has none.
-        """
-        kept = self.notes.get("kept_fit", torch.zeros_like(self.sync))
-        return (self.sync[:, :-1] & kept[:, 1:]).sum(1)
-
     def first(self, runs: int) -> "Trace":
         """Return a trace of the first ``runs`` runs.
 
@@ -149,8 +140,7 @@ class Trace:
             - ``misses_best``: whether each of these steps has a positive regret, so that none pulls a best arm;
             - ``scalars``, ``scalars_phase_two`` and ``scalars_late``: the number of scalars sent, up and down, in both
               phases, in Phase II, and in its second half, which includes a middle step;
-            - ``synchronisations``: the number of steps that end with a synchronisation;
-            - ``failed_fits``: the number of synchronisations after which the model could not be fitted again.
+            - ``synchronisations``: the number of steps that end with a synchronisation.
         """
         import pandas
 
@@ -165,7 +155,6 @@ class Trace:
             "scalars_phase_two": sent[:, self.phase_one :].sum(1),
             "scalars_late": sent[:, half:].sum(1),
             "synchronisations": self.sync.sum(1),
-            "failed_fits": self.failed_fits,
         }
         about = {"problem": self.problem, "algorithm": self.algorithm, "run": range(len(self.arm))}
         return pandas.DataFrame(about | {name: values.numpy() for name, values in columns.items()})

@@ -27,7 +27,6 @@ LEARNERS = {
     "Kernel UCB, at once": from_scratch(fedgo.exact_kernel_ucb, SETTINGS),
     "UCB1, shared": from_scratch(fedgo.shared_ucb1, SETTINGS),
     "Uniform": from_scratch(fedgo.uniform_random),
-    "GP-UCB (BoTorch)": from_scratch(fedgo.gp_ucb, 2.0),
 }
 
 # This is the one place where the paper's part of the tests imports what lies beyond the paper: the tests of every

@@ -96,7 +96,6 @@ CASES = [
     *row(fedgo.Problem, MADE, means=bad(but(MEANS, NAN, 1, 2), MEANS[:, :2], kinds=(None,))),
     *row(fedgo.Problem, MADE, runs=bad((0, -1), kinds=([0, 1],))),
     *row(fedgo.Problem, MADE, seed=SEED, sigma=FROM_0, reward=NAME),
-    *row(PROBLEM.rescaled, {"centre": 0.0, "scale": 1.0}, centre=bad(NAN, kinds=("0",)), scale=ABOVE_0),
     *row(fedgo.hartmann6, {"runs": 1}, runs=RUNS, arms=WHOLE, seed=SEED, sigma=FROM_0),
     *row(fedgo.clustered, {"name": "magic", "runs": 1}, name=NAME, runs=RUNS, sigma=FROM_0, reward=NAME),
     *row(fedgo.realizable, {"network": NETWORK, "runs": 1}, runs=RUNS, arms=WHOLE, seed=SEED, scale=bad(NAN)),
@@ -119,8 +118,6 @@ CASES = [
     *row(fedgo.exact_kernel_ucb, CHOSEN, **PLAYED, settings=ANOTHER, lengthscale=ABOVE_0),
     *row(fedgo.shared_ucb1, CHOSEN, **PLAYED, settings=ANOTHER),
     *row(fedgo.uniform_random, SIZES, **PLAYED),
-    *row(fedgo.gp_ucb, SIZES | {"beta": 1.0}, **PLAYED),
-    *row(fedgo.gp_ucb, SIZES | {"beta": 1.0}, beta=FROM_0, first=bad(21), refit=WHOLE),
     *row(first_order, {"posterior": Posterior(torch.eye(2).double(), MEANS[0, :2])}, beta=bad(-1.0)),
     # experiments, theory, and what is kept
     *row(evaluate, {"name": "hartmann6", "runs": 1}, name=NAME, runs=WHOLE, seed=bad(1000)),
@@ -188,7 +185,6 @@ COLLECT = partial(Star(2, Ledger.blank(1, 1)).collect, Message(0, 1), When(BLANK
 TOGETHER = [
     (lambda: problem(means=1 + MEANS, reward="bernoulli"), "means"),
     (lambda: problem(runs=(0, 1, 2)), "shape of arms"),
-    (lambda: problem(reward="bernoulli").rescaled(0.0, 1.0), "reward"),
     (lambda: NETWORK.values(torch.zeros(7), torch.zeros(2, 4)), "shape of w"),
     (lambda: NETWORK.gradients(SHARED.w0, ARMS[..., :3].unsqueeze(1)), "shape of x"),
     (lambda: fedgo.Langevin(hot=10.0, cold=1.0), "cold"),

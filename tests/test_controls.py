@@ -44,25 +44,3 @@ def test_uniform_play_sends_nothing_and_is_uniform():
     counts = torch.bincount(trace.arm.flatten(), minlength=10)
     assert ((counts - 2000).square() / 2000).sum() < 28  # χ² with 9 degrees of freedom, p ≈ 0.001
     assert not torch.equal(trace.arm[0], trace.arm[1])
-
-
-def hill(runs=1):
-    """Ten arms on a line, the best at 0.7."""
-    x = torch.linspace(0, 1, 10).double().expand(runs, 10).unsqueeze(-1)
-    return fedgo.Problem("hill", x, 1 - 4 * (x[..., 0] - 0.7).square(), tuple(range(runs)), sigma=0.05)
-
-
-def test_botorchs_gp_ucb_is_a_valid_trace_that_beats_uniform_play():
-    problem = hill()
-    trace, blind = fedgo.gp_ucb(problem, 3, 25, 2.0, first=6, refit=8), fedgo.uniform_random(problem, 3, 25)
-    assert trace.arm.shape == (1, 25) and trace.phase_one == 0
-    assert 0 <= trace.arm.min() <= trace.arm.max() < 10
-    assert (trace.up == 2).all() and (trace.down == 6).all() and trace.sync.all()
-    assert trace.regret[0, 6:].mean() < 0.3 * blind.regret.mean()
-    assert trace.regret[0, -5:].max() < 0.02  # at the best arm, 0.667, or at its neighbour
-
-
-def test_botorchs_gp_ucb_plays_uniformly_while_all_rewards_are_equal():
-    problem = fedgo.Problem("zero", hill().arms, torch.zeros(1, 10).double(), (0,), reward="bernoulli")
-    few, more = (fedgo.gp_ucb(problem, 2, 14, 2.0, first=first) for first in (3, 14))
-    assert torch.equal(few.arm, more.arm)

@@ -29,5 +29,5 @@ def test_the_shipped_table_has_every_size_of_every_curve(name: str) -> None:
 @pytest.mark.slow
 def test_a_size_is_measured_in_a_process_of_its_own() -> None:
     study, regime = costs.STUDIES["costs"], Regime("hartmann6", 50, rounds=2, clients=2)
-    (row,) = study.measure(study.job(regime, "parameter space", {"hidden": 3}, 0, (0,)))
+    (row,) = study.measure(costs.Job(study, regime, "parameter space", {"hidden": 3}, 0, (0,)))
     assert 0.05 < row["gigabytes"] < 20 and row["seconds"] > 0 and row["hidden"] == 3

@@ -44,14 +44,6 @@ def test_cosine_is_the_papers_f2_with_the_chosen_sign(negated, sign):
     assert -1 <= problem.arms.min() < 0 and problem.arms.max() <= 1
 
 
-def test_rescaled_rewards_have_no_truth_as_it_is_that_of_the_rewards_as_they_were():
-    network = Network(2, 3)
-    problem = realizable(network, 4, arms=6)
-    rescaled = problem.rescaled(1.5, 0.5)
-    torch.testing.assert_close(rescaled.means, (network.values(problem.truth, problem.arms) - 1.5) / 0.5)
-    assert problem.truth is not None and rescaled.truth is None and rescaled.sigma == problem.sigma / 0.5
-
-
 @pytest.mark.parametrize("make", [hartmann6, cosine8, lambda runs: realizable(Network(2, 3), runs)])
 def test_a_run_alone_is_that_run_in_a_batch(make):
     batch, alone = make(5), make([3])

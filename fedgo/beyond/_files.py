@@ -5,21 +5,16 @@ code.
 """
 
 import glob
-import json
 import os
 import secrets
 import time
 import zipfile
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from pickle import UnpicklingError
-from typing import IO, Any
-
-import numpy as np
-import torch
-from torch import Tensor
+from typing import IO
 
 from fedgo._checks import require
 
@@ -124,57 +119,6 @@ def _synchronise(folder: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
-
-
-def write_arrays(path: str | Path, what: str, about: Mapping[str, Any], arrays: Mapping[str, Tensor]) -> None:
-    """Write a dictionary and tensors to an ``.npz`` file, from which `read_arrays` reads them.
-
-    Args:
-        path: The file, which is written whole or not at all.
-        what: What the file holds, for the errors.
-        about: A dictionary with texts as keys and values that JSON knows; it is written as JSON, as the entry "about".
-        arrays: The tensors by their names in the file, which differ from "about" and "file". The tensors are on the CPU
-            and do not require gradients.
-
-    Raises:
-        ValueError: ``path`` is a folder or something else that is no file; its links lead in a circle; or ``about``
-            contains itself.
-        OSError: The file cannot be written, or its folder cannot be synchronised with the disk.
-        TypeError: JSON does not know a value in ``about``; a tensor has a dtype that NumPy does not know, such as
-            bfloat16; or a tensor is called "about" or "file".
-        RuntimeError: A tensor requires gradients.
-    """
-    with whole(path, what) as file:
-        plain: dict[str, Any] = {name: values.numpy() for name, values in arrays.items()}
-        np.savez_compressed(file, about=np.array(json.dumps(dict(about))), **plain)
-
-
-def read_arrays(
-    path: str | Path, what: str, needed: Iterable[str]
-) -> tuple[dict[str, Any], dict[str, Tensor]]:
-    """Read the dictionary and the tensors in a file that `write_arrays` wrote.
-
-    Args:
-        path: The ``.npz`` file.
-        what: What the file holds, for the errors.
-        needed: The names of the arrays that the file must have.
-
-    Returns:
-        The dictionary ``about`` as JSON gives it back, and a dictionary of all tensors in the file by name, including
-        those that are not in ``needed``.
-
-    Raises:
-        ValueError: One of the ``needed`` arrays or ``about`` is missing, or the file holds pickled objects.
-        OSError: The file does not exist or cannot be read.
-        Exception: The file is damaged in another way, or `write_arrays` did not write it. The type depends on the file,
-            for instance ``EOFError`` for an empty one; the context `refused_by_name` turns it into a ``ValueError``.
-    """
-    with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-        missing = {"about", *needed} - set(file.files)
-        remedy = f"it lacks {sorted(missing)}, as a file of an earlier fedgo does; write it again"
-        require(not missing, f"{what} file", str(path), remedy)
-        arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "about"}
-        return json.loads(str(file["about"])), arrays
 
 
 @contextmanager

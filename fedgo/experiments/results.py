@@ -9,70 +9,44 @@ import pandas as pd
 from fedgo._checks import count, on_cpu, require, require_kind
 from fedgo.experiments.players import Player
 from fedgo.experiments.roster import ALGORITHMS
-from fedgo.experiments.runner import SEED, Regimes, Sweep, cell, read, shared_world, shipped, until_written
+from fedgo.experiments.runner import Regimes, cell, read, shared_world, shipped, until_written
 from fedgo.experiments.studies import STUDIES
 from fedgo.experiments.summaries import Array, interval, mean_error
-from fedgo.experiments.world import EXPERIMENTS, TUNING_SEED, Regime, Setting
+from fedgo.experiments.world import EXPERIMENTS, TUNING_SEED, Setting
 from fedgo.trace import Trace
-
-Named = str | Sweep  # a study beyond the paper, or the name of one of the paper's
-
-
-def _study(study: Named) -> Sweep:
-    """Return the ``study``, which may be given by its name in `STUDIES`."""
-    return study if isinstance(study, Sweep) else STUDIES[study]
-
 
 BATCH = 50  # the largest number of runs that are played at a time
 
 
 @until_written
-def ranked(study: Named, player: str, group: Regimes) -> list[list[Setting]]:
+def ranked(study: str, player: str, group: Regimes) -> list[list[Setting]]:
     """Return the settings that each finished round of successive halving compared for ``group``, best first."""
-    own = _study(study)
+    own = STUDIES[study]
     return own.choice(shipped(own), player, group).ranked
 
 
-def tuned(name: str, algorithm: str, study: Named = "tune") -> dict[str, Any]:
+def tuned(name: str, algorithm: str, study: str = "tune") -> dict[str, Any]:
     """Return the setting with which an algorithm plays the experiment ``name``, by the stored table of a study."""
     require(name in EXPERIMENTS, "name", name, f"choose one of {tuple(EXPERIMENTS)}")
-    players = tuple(_study(study).players)
+    players = tuple(STUDIES[study].players)
     require(algorithm in players, "algorithm", algorithm, f"choose one of {players}")
-    return _study(study).setting(algorithm, EXPERIMENTS[name])
+    return STUDIES[study].setting(algorithm, EXPERIMENTS[name])
 
 
-def evaluated(study: Named, regime: Regime) -> dict[str, Any]:
-    """Return each player's evaluation rows for ``regime`` in the table of a study, sorted by run, by name.
-
-    Players without such rows are left out. Of several settings only the one that comes last in the table counts.
-    """
-    own = _study(study)
-    stored = shipped(own).cells.items()
-    rows = {name: rows for (on, name, _, seed), rows in stored if (on, seed) == (regime, SEED)}
-    return {name: rows[name].reset_index(drop=True) for name in own.players if name in rows}
-
-
-def tried(study: Named, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
-    """Return pairs of each setting in a player's ``grid`` and its tuning runs on ``regime``."""
-    own = _study(study)
-    stored, grid = shipped(own).cells, own.players[player].grid
-    return [(setting, stored[cell(regime, player, setting, own.tuning_seed)]) for setting in grid]
-
-
-def judged(name: str, algorithm: str, study: Named = "tune") -> Any:
+def judged(name: str, algorithm: str) -> Any:
     """Return a frame of the settings that an algorithm tried on the experiment ``name``, by round, best first.
 
     Beside the parameters it has the number of ``runs``, the mean final ``regret``, its standard ``error``, and the ends
     ``low`` and ``high`` of the 95 % interval of the mean difference from the setting finally chosen, on the same runs.
     """
-    regime, own = EXPERIMENTS[name], _study(study)
+    regime, own = EXPERIMENTS[name], STUDIES["tune"]
     kept = read("rungs")
     kept = kept[(kept["study"] == own.name) & (kept["problem"] == name) & (kept["player"] == algorithm)]
     if len(kept):
         return kept.drop(columns="study").dropna(axis=1)
     # If the table lacks rows, this raises an error that names the command that adds them.
-    winner = tuned(name, algorithm, study)
-    rungs, rows = ranked(study, algorithm, (regime,)), []
+    winner = tuned(name, algorithm)
+    rungs, rows = ranked("tune", algorithm, (regime,)), []
 
     def regrets(setting: Setting, runs: int) -> Array:
         """Return the final regrets of ``setting`` on the first ``runs`` tuning runs that the table has."""
@@ -110,11 +84,11 @@ class Chosen(NamedTuple):
     median: float
 
 
-def summary(name: str, algorithm: str, study: Named = "tune") -> Chosen:
+def summary(name: str, algorithm: str) -> Chosen:
     """Return what `judged` says of the chosen setting."""
-    rows = judged(name, algorithm, study)
-    parts = list(ranked(study, algorithm, (EXPERIMENTS[name],))[0][0])
-    winner = tuned(name, algorithm, study)
+    rows = judged(name, algorithm)
+    parts = list(ranked("tune", algorithm, (EXPERIMENTS[name],))[0][0])
+    winner = tuned(name, algorithm)
     is_winner = (rows[parts] == pd.Series(winner, dtype=object)[parts]).all(axis=1)
     best = rows[is_winner].iloc[-1]
     others = rows[~is_winner].drop_duplicates(parts, keep="last")

@@ -134,13 +134,13 @@ def shared_world(regime: Regime, runs: Sequence[int], seed: int, encoding: Encod
 
 @dataclass(frozen=True, eq=False)
 class Sweep:
-    """A study that tunes: its players choose settings on tuning runs, and then play the evaluation with them.
+    """A study: its players choose settings on tuning runs, and then play the evaluation with them.
 
     A player chooses one setting of its grid for each group of regimes, by successive halving
     (`fedgo.experiments.halving`). Then it plays the regimes of the evaluation, each with the setting that it chose on
     the first group that contains the regime, or else on its first group. A player with ``setting_of`` plays with the
-    settings that the named player chose. A player without groups chooses nothing, and its grid must have exactly one
-    setting.
+    settings that the named player chose. A player without groups chooses nothing, and plays with every
+    setting of its grid.
 
     Args:
         name: The name of the study, which is also that of the file with its table.
@@ -151,7 +151,7 @@ class Sweep:
             player is not ``dense``).
         chosen_on: Returns the groups of regimes on which the player of a name chooses settings.
         rungs: Returns the rounds of its successive halving, at least one if it has groups.
-        regimes: The regimes of the evaluation. If it is empty, the study only tunes.
+        regimes: Returns the regimes that a player plays in the evaluation. If there are none, the player only tunes.
         runs: Returns the number of evaluation runs of a player on a regime, with the seed `SEED`.
         problems: The problems that the regimes in the study's table may name.
         tuning_seed: The seed of the tuning runs.
@@ -169,8 +169,8 @@ class Sweep:
     columns: tuple[str, ...]
     chosen_on: Callable[[str], Sequence[Regimes]] = lambda name: ()
     rungs: Callable[[str], Sequence[Rung]] = lambda name: ()
-    regimes: Regimes = ()
-    runs: Callable[[str, Regime], int] = lambda name, regime: 0
+    regimes: Callable[[str], Iterable[Regime]] = lambda name: ()
+    runs: Callable[[str, Regime], int] = lambda name, regime: 1
     problems: Mapping[str, Entry] = field(default_factory=lambda: PROBLEMS)
     tuning_seed: int = TUNING_SEED
     encoding: Encoding = "counts"
@@ -192,8 +192,9 @@ class Sweep:
 
     def played_on(self, name: str) -> list[Regime]:
         """Return the regimes that the player ``name`` plays in the evaluation, or tunes on if there is none."""
-        if self.regimes:
-            return [regime for regime in self.regimes if self.runs(name, regime)]
+        regimes = [*self.regimes(name)]
+        if regimes:
+            return [regime for regime in regimes if self.runs(name, regime)]
         return [regime for group in self.chosen_on(name) for regime in group]
 
     def group(self, name: str, regime: Regime) -> Regimes:
@@ -201,20 +202,19 @@ class Sweep:
         groups = self.chosen_on(self.players[name].setting_of or name)
         return next((group for group in groups if regime in group), groups[0] if groups else ())
 
-    def chosen(self, stored: "Stored", name: str, regime: Regime) -> Setting | None:
-        """Return the setting of player ``name`` on ``regime``, or None while its tuning is unfinished."""
+    def settings(self, stored: "Stored", name: str, regime: Regime) -> Sequence[Setting]:
+        """Return the settings with which the player ``name`` plays ``regime``; there are none while it chooses."""
         chooser, group = self.players[name].setting_of or name, self.group(name, regime)
         if not group:
-            (only,) = self.players[chooser].grid
-            return only
+            return self.players[chooser].grid
         choice = self.choice(stored, chooser, group)
-        return None if choice.waiting else choice.ranked[-1][0]
+        return () if choice.waiting else choice.ranked[-1][:1]
 
     def setting(self, name: str, regime: Regime) -> dict[str, Any]:
         """Return the setting of player ``name`` on ``regime`` by the shipped table, which has to have one."""
-        setting = self.chosen(shipped(self), name, regime)
-        require(setting is not None, "player", name, f"it has no setting; run make study NAME={self.name}")
-        return dict(setting or {})
+        settings = self.settings(shipped(self), name, regime)
+        require(len(settings) == 1, "player", name, f"it has no setting; run make study NAME={self.name}")
+        return dict(settings[0])
 
     def jobs(self, stored: "Stored", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
         """Yield the jobs of the player ``name`` that can be played now and whose rows the table lacks.
@@ -230,10 +230,9 @@ class Sweep:
                 yield from self._lacking(
                     stored, chooser, tuned, choice.waiting, self.tuning_seed, choice.runs
                 )
-        for played in wanted if self.regimes else ():
-            setting, runs = self.chosen(stored, name, played), min(self.runs(name, played), most)
-            if setting is not None:
-                yield from self._lacking(stored, name, played, [setting], SEED, runs)
+        for played in wanted if [*self.regimes(name)] else ():
+            settings, runs = self.settings(stored, name, played), min(self.runs(name, played), most)
+            yield from self._lacking(stored, name, played, settings, SEED, runs)
 
     def _lacking(
         self, stored: "Stored", name: str, regime: Regime, settings: Sequence[Setting], seed: int, runs: float
@@ -243,37 +242,7 @@ class Sweep:
             have = stored.runs(cell(regime, name, setting, seed))
             missing = tuple(run for run in range(int(runs)) if run not in have)
             for first in range(0, len(missing), self.batch):
-                yield self.job(regime, name, setting, seed, missing[first : first + self.batch])
-
-    def job(self, regime: Regime, name: str, setting: Setting, seed: int, runs: tuple[int, ...]) -> Job:
-        """Return the job in which the player ``name`` plays some runs of ``regime`` with ``setting``."""
-        return Job(self, regime, name, setting, seed, runs)
-
-
-@dataclass(frozen=True, eq=False)
-class Listing(Sweep):
-    """A study that tunes nothing: its players play a list of regimes, with every setting of their grids.
-
-    The other fields are those of `Sweep`, of which ``regimes`` and those of the tuning are not used.
-
-    Args:
-        listed: Returns the regimes of the player of a name.
-        runs: Returns the number of runs of a player on a regime with each setting.
-    """
-
-    listed: Callable[[str], Iterable[Regime]] = lambda name: ()
-    runs: Callable[[str, Regime], int] = lambda name, regime: 1
-
-    def played_on(self, name: str) -> list[Regime]:
-        """Return the regimes that ``listed`` gives for the player ``name``."""
-        return [*self.listed(name)]
-
-    def jobs(self, stored: "Stored", name: str, regime: str = "", most: float = math.inf) -> Iterator[Job]:
-        """Yield the jobs of the player ``name`` that the table lacks, with every setting of its grid."""
-        for played in self.played_on(name):
-            if regime in str(played):
-                runs = min(self.runs(name, played), most)
-                yield from self._lacking(stored, name, played, self.players[name].grid, SEED, runs)
+                yield Job(self, regime, name, setting, seed, missing[first : first + self.batch])
 
 
 def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
@@ -451,8 +420,7 @@ def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, call: Ma
 def _stored(name: str, folder: Path) -> Any:
     """Return the table of the study ``name`` in ``folder`` or in the package, or an empty frame."""
     path = path_of(name, folder)
-    # some tables still have a column of positions in ``made``, of which nothing is read any more
-    return pd.read_csv(path).drop(columns="made", errors="ignore") if path.is_file() else pd.DataFrame()
+    return pd.read_csv(path) if path.is_file() else pd.DataFrame()
 
 
 def _write(study: Sweep, table: Any, rows: list[Any], folder: Path, call: Mapping[str, Any]) -> Any:
@@ -501,7 +469,7 @@ def afresh(study: Sweep, rows: Any) -> Any:
     """Play the ``rows`` of a table of ``study`` again, and return a frame with their new values and their index."""
     by_cell = cells(rows.reset_index(drop=True), study.problems)
     jobs = [
-        study.job(regime, name, dict(setting), seed, tuple(same["run"].tolist()))
+        Job(study, regime, name, dict(setting), seed, tuple(same["run"].tolist()))
         for (regime, name, setting, seed), same in by_cell.items()
     ]
     new_rows = [row for made in Parallel()(delayed(study.measure)(job) for job in jobs) for row in made]

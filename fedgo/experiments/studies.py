@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from fedgo.experiments import readings
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.roster import ALGORITHMS, LINE_THREE
-from fedgo.experiments.runner import Listing, Regimes, Sweep
+from fedgo.experiments.runner import Regimes, Sweep
 from fedgo.experiments.world import EXPERIMENTS
 
 CLAIM_RUNS, CLAIM_SEED = 30, 0  # the first runs of the claims, on which two studies repeat the verdicts
@@ -42,7 +42,7 @@ LINE3 = Sweep(
     CLAIMED,
     chosen_on=lambda name: [(EXPERIMENTS[e],) for e in ("hartmann6", "cosine8")],
     rungs=lambda name: (Rung(8, 30),),
-    regimes=tuple(EXPERIMENTS[e] for e in ("hartmann6", "cosine8")),
+    regimes=lambda name: [EXPERIMENTS[e] for e in ("hartmann6", "cosine8")],
     runs=lambda name, regime: CLAIM_RUNS,
     encoding="dense",
     batch=30,
@@ -62,20 +62,20 @@ IN_SAMPLE = Sweep(
 )
 
 
-ALTERED = Listing(
+ALTERED = Sweep(
     "readings",
     "other readings of the setup, and other constants of Fed-GO-UCB, at the settings tuned for the book's own",
     readings.reading_players(TUNE),
     ("regret",),
-    listed=lambda name: [EXPERIMENTS[readings.READINGS.get(name, ("hartmann6",))[0]]],
+    regimes=lambda name: [EXPERIMENTS[readings.READINGS.get(name, ("hartmann6",))[0]]],
     runs=lambda name, regime: 10 if name in readings.READINGS else 20,
 )
-BILLS = Listing(
+BILLS = Sweep(
     "bills",
     "regret, and the scalars sent in the cheapest form and as matrices, by threshold",
     readings.senders(TUNE),
     ("regret", "scalars", "scalars_dense"),
-    listed=lambda name: EXPERIMENTS.values(),
+    regimes=lambda name: EXPERIMENTS.values(),
     runs=lambda name, regime: 10,
     encoding="cheapest",
 )

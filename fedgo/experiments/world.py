@@ -136,18 +136,6 @@ class Regime:
         return self.problems[self.problem]
 
     @property
-    def title(self) -> str:
-        """The title of the regime in the book: the problem, K, and those other sizes that are not the usual ones."""
-        parts = [self.entry.title, f"{self.arms:,} arms"]
-        if self.sigma != 0.1:
-            parts.append("coins" if self.problem == "magic rows" else f"noise {self.sigma:g}")
-        if self.rounds != 100:
-            parts.append(f"T {self.rounds:,}")
-        if self.clients in (1, 12):
-            parts.append(f"{self.clients} clients" if self.clients > 1 else "1 client")
-        return ", ".join(parts)
-
-    @property
     def pulls(self) -> float:
         """The mean number NT/K of pulls of an arm in Phase II."""
         return self.clients * self.rounds / self.arms

@@ -16,7 +16,7 @@ from transcriptions import warped
 from fedgo import Network, Problem, hartmann6
 from fedgo.beyond.method import planning
 from fedgo.beyond.method.advised import ADVISED, UCB1, Advised
-from fedgo.beyond.method.epochs import Growing, Optimism, surrogate_ucb
+from fedgo.beyond.method.epochs import Growing, Optimism, failed_fits, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import FittedModel, GaussianProcess, single_task_gp
 from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.method.process import Warp, in_cube, squared_exponential
@@ -168,8 +168,8 @@ def test_a_fit_that_fails_ends_no_run_and_is_noted():
     ends = trace.sync[0].nonzero().squeeze(-1)
     assert len(ends) > 3 and not kept[: ends[1] + 1].any() and kept[ends[2] + 1 :].all()
     assert ends[-1] < len(kept) - 1  # pulls follow the last fit
-    assert trace.failed_fits.tolist() == trace.to_frame()["failed_fits"].tolist() == [len(ends) - 1]
-    assert UCB1.play(problem, 2, 40).failed_fits.tolist() == [0]
+    assert failed_fits(trace).tolist() == [len(ends) - 1]
+    assert failed_fits(UCB1.play(problem, 2, 40)).tolist() == [0]
     with pytest.raises(ValueError, match=r"the first fit of run 0 failed \(no optimum.*explore longer"):
         surrogate_ucb(problem, Failing([0, 0]), 2, 40)
 

@@ -23,6 +23,7 @@ from fedgo.beyond.method.sites import Sites, cochran
 from fedgo.beyond.method.surrogates import IndependentArms
 from fedgo.beyond.study.cli import main
 from fedgo.confidence import Tally
+from fedgo.experiments.runner import Job
 from fedgo.experiments.world import Regime
 
 SIGMA = 0.3
@@ -318,7 +319,7 @@ def test_every_player_of_the_study_is_measured(monkeypatch):
     regime, case = Regime("hartmann6", 8, 0.3, 4, 3), Differing("hartmann6", 1.0, "smooth")
     monkeypatch.setattr(measured, "CASES", {regime: case})
     monkeypatch.setattr(measured, "JOINED", (regime,))
-    rows = {name: measure_sites(DIFFER.job(regime, name, {}, 0, (0, 1)))[1] for name in HOW}
+    rows = {name: measure_sites(Job(DIFFER, regime, name, {}, 0, (0, 1)))[1] for name in HOW}
     assert all(row["regret"] >= row["worst_site"] > 0 for row in rows.values())
     assert 0 <= rows["differ"]["own"] <= 1 and np.isnan(rows["as if alike"]["own"])
     joined = [name for name, row in rows.items() if row["joining"] == row["joining"]]

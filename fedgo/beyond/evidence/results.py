@@ -15,15 +15,30 @@ import numpy.typing as npt
 
 from fedgo.beyond.evidence.roster import PLAYERS
 from fedgo.beyond.evidence.studies import MAIN, REGIMES, STUDIES
-from fedgo.experiments.results import evaluated
-from fedgo.experiments.runner import SEED, shipped, until_written
+from fedgo.experiments.runner import SEED, Sweep, cell, shipped, until_written
 from fedgo.experiments.summaries import RESAMPLES, Array, interval
-from fedgo.experiments.world import Regime
+from fedgo.experiments.world import Regime, Setting
 
 # A run is stuck if its regret per step in the last tenth of the steps is more than this share of uniform play's.
 STUCK = 0.1
 Statistic = Callable[..., Any]  # a statistic of samples (…, S), called with the axis of the runs
 Estimate = tuple[float, float, float]  # a value, and the lower and the upper end of its 95 % interval
+
+
+def evaluated(study: Sweep, regime: Regime) -> dict[str, Any]:
+    """Return each player's evaluation rows for ``regime`` in the table of a study, sorted by run, by name.
+
+    Players without such rows are left out. Of several settings only the one that comes last in the table counts.
+    """
+    stored = shipped(study).cells.items()
+    rows = {name: rows for (on, name, _, seed), rows in stored if (on, seed) == (regime, SEED)}
+    return {name: rows[name].reset_index(drop=True) for name in study.players if name in rows}
+
+
+def tried(study: Sweep, player: str, regime: Regime) -> list[tuple[Setting, Any]]:
+    """Return pairs of each setting in a player's ``grid`` and its tuning runs on ``regime``."""
+    stored, grid = shipped(study).cells, study.players[player].grid
+    return [(setting, stored[cell(regime, player, setting, study.tuning_seed)]) for setting in grid]
 
 
 @until_written
@@ -50,6 +65,18 @@ def players_on(regime: Regime) -> list[str]:
 def title(name: str) -> str:
     """Return the title under which the book shows the player ``name``."""
     return PLAYERS[name].title or name
+
+
+def where(regime: Regime) -> str:
+    """Return the title of ``regime``: the problem, K, and those other sizes that are not the usual ones."""
+    parts = [regime.entry.title, f"{regime.arms:,} arms"]
+    if regime.sigma != 0.1:
+        parts.append("coins" if regime.problem == "magic rows" else f"noise {regime.sigma:g}")
+    if regime.rounds != 100:
+        parts.append(f"T {regime.rounds:,}")
+    if regime.clients in (1, 12):
+        parts.append(f"{regime.clients} clients" if regime.clients > 1 else "1 client")
+    return ", ".join(parts)
 
 
 def worst(regrets: Any, axis: int = -1) -> Any:

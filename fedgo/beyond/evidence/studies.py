@@ -17,7 +17,7 @@ from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, WITHOUT_M
 from fedgo.experiments import studies as paper
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Player, grid, measured, play_uniform
-from fedgo.experiments.runner import Listing, Regimes, Sweep
+from fedgo.experiments.runner import Regimes, Sweep
 from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
 
 # --- The regime map
@@ -96,7 +96,7 @@ MAP = Sweep(
     ("regret", "late_regret", "scalars", "scalars_dense", "synchronisations", "seconds"),
     chosen_on=map_tuning,
     rungs=lambda name: ADVICE_RUNGS if name in DECIDE else (Rung(4, TUNING_RUNS),),
-    regimes=REGIMES,
+    regimes=lambda name: REGIMES,
     runs=map_runs,
     batch=5,
     tail=DECIDE,
@@ -159,7 +159,7 @@ ABLATION = Sweep(
     ("regret", "misses_best", "scalars"),
     chosen_on=_ablated,
     rungs=lambda name: (Rung(4, ABLATION_RUNS["tuning"]),),
-    regimes=(FEW, WITH_500),
+    regimes=lambda name: (FEW, WITH_500),
     runs=lambda name, regime: ABLATION_RUNS["evaluation"] * ((regime,) in _ablated(name)),
     problems=PROBLEMS,
     folder=TABLES,
@@ -179,12 +179,12 @@ RIVAL_REGIMES = tuple(
 
 
 RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
-ELSEWHERE = Listing(
+ELSEWHERE = Sweep(
     "elsewhere",
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
     {name: Player(measured) for name in ("advised", *LIBRARIES, OPTUNA)},
     ("regret", "gap", "seconds", "scalars"),
-    listed=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
+    regimes=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
     runs=lambda name, regime: 40 if name in RIVALS else 5,
     batch=1,
     measure=measure_library,
@@ -200,7 +200,7 @@ DIFFER = Sweep(
     ("regret", "worst_site", "late_regret", "own", "joining", "seconds"),
     chosen_on=lambda name: WARP_TUNING if name == "differ" else (),
     rungs=lambda name: (Rung(2, 100),),
-    regimes=tuple(CASES),
+    regimes=lambda name: CASES,
     runs=lambda name, regime: 50 if name != "each alone" or regime in JOINED else 0,
     batch=5,
     measure=measure_sites,
@@ -242,12 +242,12 @@ TABLE_RUNS: Mapping[str, Mapping[tuple[int, int], int]] = {
     "three sites, by letters": {(30, 3): 5},
 }
 
-MEASURED = Listing(
+MEASURED = Sweep(
     "tables",
     "tables of real experiments, searched offline by the advised setting, libraries and a random order",
     {name: Player(measured) for name in (*SEARCHERS, *FEDERATED, BEFORE)},
     (*("loss_tried", "loss_named", "regret", "distinct"), *CURVED, *("inside", "bound", "seconds")),
-    listed=lambda name: FEDERATED_REGIMES if name in FEDERATED else TABLE_REGIMES,
+    regimes=lambda name: FEDERATED_REGIMES if name in FEDERATED else TABLE_REGIMES,
     runs=lambda name, regime: TABLE_RUNS.get(name, {}).get((regime.rounds, regime.clients), 0),
     batch=1,
     measure=measure_tables,
@@ -257,12 +257,12 @@ MEASURED = Listing(
 
 # --- What the paper's pages show of the recommended method
 
-ADVISED_RUNS = Listing(
+ADVISED_RUNS = Sweep(
     "advised",
     "the advised setting on the paper's Hartmann6, for the results page",
     {"advised": Player(advised())},
     ("regret", "scalars"),
-    listed=lambda name: [EXPERIMENTS["hartmann6"]],
+    regimes=lambda name: [EXPERIMENTS["hartmann6"]],
     runs=lambda name, regime: 50,
     batch=50,
     encoding="dense",
@@ -306,7 +306,7 @@ PRIVATE = Sweep(
     ("regret", "late_regret", "scalars", "synchronisations", "seconds"),
     chosen_on=lambda name: [] if name == "uniform" else [(regime,) for regime in HIDDEN_REGIMES],
     rungs=lambda name: (Rung(9, 8),),
-    regimes=(*HIDDEN_REGIMES, LONGEST),
+    regimes=lambda name: (*HIDDEN_REGIMES, LONGEST),
     runs=hidden_runs,
     batch=25,
     problems=PROBLEMS,

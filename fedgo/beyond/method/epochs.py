@@ -333,8 +333,12 @@ def surrogate_ucb(
     sigma = problem.sigma if optimism.sigma is None else optimism.sigma
     start, exploration = begins.start, begins.exploration
     if start is not None:
-        same = start.problem.same(problem)
-        require(same, "the problem", problem.name, "give the problem on which the start was made")
+        require(
+            same(start.problem, problem),
+            "the problem",
+            problem.name,
+            "give the problem on which the start was made",
+        )
         start.require(start.encoding, shared=True)
         exploration = start.exploration
     told = start is not None and names_arms(start.encoding)  # the server knows the data of Phase I already
@@ -353,3 +357,16 @@ def surrogate_ucb(
     if guarantee is not None:
         return guarded(f"{name}, guarded", problem, learner, exploration, clients, rounds, guarantee, told)
     return simulate(name, problem, learner, exploration, clients, clients * rounds)
+
+
+def same(one: Problem, other: Problem) -> bool:
+    """Return whether two problems are the same in all but ``name`` and ``truth``."""
+    names = ("runs", "seed", "sigma", "reward")
+    alike = all(getattr(one, name) == getattr(other, name) for name in names)
+    return alike and torch.equal(one.arms, other.arms) and torch.equal(one.means, other.means)
+
+
+def failed_fits(trace: Trace) -> Tensor:
+    """Return how many synchronisations of each run left the model unfitted, by the note ``kept_fit``, (S,) int64."""
+    kept = trace.notes.get("kept_fit", torch.zeros_like(trace.sync))
+    return (trace.sync[:, :-1] & kept[:, 1:]).sum(1)
