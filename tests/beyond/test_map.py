@@ -9,11 +9,10 @@ from tables_of_studies import assert_shipped
 
 from fedgo.beyond.evidence import results
 from fedgo.beyond.evidence.families import PROBLEMS
-from fedgo.beyond.evidence.results import evaluations
+from fedgo.beyond.evidence.results import evaluated, evaluations, tried
 from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, removed
 from fedgo.beyond.evidence.studies import ABLATION, BEYOND, MAIN, MAP, REGIMES
 from fedgo.experiments import runner
-from fedgo.experiments.results import evaluated, tried
 from fedgo.experiments.runner import afresh, read, shipped
 from fedgo.experiments.world import Regime
 
