@@ -277,8 +277,6 @@ def test_a_damaged_trace_is_refused_by_its_name(damage, tmp_path):
     ("name", "change", "message"),
     [
         ("arm", lambda a: a - 1, r"arm\[0, 0\] is -1"),
-        ("arm", lambda a: a.astype(float), "dtype of arm"),
-        ("regret", lambda a: a * np.nan, r"regret\[0, 0\] is nan"),
         ("sync", lambda a: a.astype(np.uint32), "dtype of sync|uint32"),
         ("about", lambda a: np.array("{}"), "missing"),
         ("about", lambda a: np.array("no"), "Expecting"),

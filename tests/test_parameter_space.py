@@ -5,8 +5,8 @@ import torch
 from instances import GAMMAS, INF, random_world, sample
 
 import fedgo
-from fedgo.confidence import Tally, condition
-from fedgo.many_arms import Columns, ParameterSpace, columns
+from fedgo.confidence import Tally
+from fedgo.many_arms import ParameterSpace, columns
 
 BRIEF = fedgo.Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 PARTS = ("arm", "up", "down", "sync")
@@ -27,28 +27,6 @@ def test_both_spaces_pull_the_same_arms_and_send_as_much(seed):
     arms, parameters = (fedgo.fed_go_ucb(start, settings, space=s) for s in ("arms", "parameters"))
     for part in PARTS:
         assert torch.equal(getattr(arms, part), getattr(parameters, part)), part
-
-
-def test_columns_are_the_posterior_of_the_data_also_after_pulls():
-    features, offsets = sample(2, 1, 30, 4, seed=1), sample(2, 1, 30, seed=2)
-    n = torch.zeros(2, 30, dtype=torch.float64)
-    n[0, [3, 7]], n[1, [1, 2, 20]] = torch.tensor([2.0, 5.0]).double(), 1.0
-    known = Tally(n, n * sample(2, 30, seed=3))
-    found = columns(features, offsets, 0.3, known).of_each(3)
-    assert isinstance(found, Columns) and found.mean.shape == found.variance.shape == (2, 3, 30)
-    fresh = Tally.blank(2, 3, 30)
-    for k in range(9):
-        arm = torch.randint(30, (2, 3), generator=torch.Generator().manual_seed(k))
-        turn = torch.tensor([[1, k % 2, 1], [k % 3 == 0, 1, 0]], dtype=torch.float64)
-        residual = sample(2, 3, seed=10 + k)
-        exact = condition(features, offsets, 0.3, Tally(*(p.unsqueeze(1) for p in known)) + fresh)
-        torch.testing.assert_close(found.mean, exact.mean, rtol=0, atol=1e-10)
-        torch.testing.assert_close(found.variance, exact.variance, rtol=0, atol=1e-10)
-        torch.testing.assert_close(found.gain(arm), exact.gain(arm), rtol=0, atol=1e-10)
-        reward = residual + offsets.expand(2, 3, 30).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        found = found.absorb(features, arm, reward, turn)
-        fresh = fresh.record(arm, residual, turn)
-    assert found.taken.tolist() == [[9, 4, 9], [3, 9, 0]]
 
 
 @pytest.mark.parametrize(("lam", "ages"), [(0.1, [1, 2, 3, 4, 5, 0, 1]), (1e-6, [0] * 7)])

@@ -2,10 +2,8 @@
 
 from dataclasses import replace
 
-import grimp
 import pytest
 
-from fedgo.beyond.evidence.roster import PLAYERS
 from fedgo.experiments import traces
 from fedgo.experiments.players import Player
 from fedgo.experiments.results import evaluate, tuned
@@ -78,14 +76,10 @@ def other_arms(one):
     "other",
     [
         lambda: small(seed=1),
-        lambda: small(sigma=0.2),
         lambda: small(clients=4),
-        lambda: small(rounds=7),
         lambda: small(encoding="cheapest"),
         lambda: other_arms(small()),
-        lambda: replace(small(), problem=replace(small().problem, means=small().problem.means + 1)),
         lambda: World(replace(small().problem, runs=(4, 5, 3)), 3, 6),
-        lambda: World(clustered("magic", 3), 3, 6),
         lambda: World(clustered("magic", 3, reward="bernoulli"), 3, 6),
     ],
 )
@@ -107,20 +101,6 @@ def test_another_setting_other_code_or_libraries_compute_again(folder, computed,
     monkeypatch.setattr(traces, "version", lambda name: "99")
     ALGORITHMS["DisLinUCB"].play(small(), setting)
     assert len(computed) == 4
-
-
-def test_the_code_of_all_that_is_played_counts_and_that_of_a_figure_does_not() -> None:
-    names = {
-        ".".join(file.relative_to(traces.PACKAGE.parent).with_suffix("").parts) for file in traces.files()
-    }
-    graph = grimp.build_graph("fedgo", cache_dir=None)
-    for player in (*ALGORITHMS.values(), *PLAYERS.values()):
-        algorithm = getattr(player.call, "key", "fedgo.problem.Problem").split(", ")[0]
-        played = max((name for name in graph.modules if algorithm.startswith(f"{name}.")), key=len)
-        others = ({player.call.__module__, played} | graph.find_upstream_modules(played)) - names
-        # what runs studies and keeps tables is no part of a player
-        assert all(name.startswith(("fedgo.experiments.", "fedgo.beyond.evidence.")) for name in others)
-    assert not names & {"fedgo.pages.figures", "fedgo.experiments.runner", "fedgo.beyond.study.study"}
 
 
 def test_what_nobody_knows_the_code_of_is_not_kept(folder):

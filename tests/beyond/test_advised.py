@@ -3,13 +3,14 @@
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from instances import rewards, sample, tally
 from scipy.stats import yeojohnson
+from test_missing import Raising
 from transcriptions import epochs as reference
 from transcriptions import warped
 
@@ -148,22 +149,9 @@ def test_a_plan_is_the_same_by_columns_without_an_end_and_with_little_memory(mon
     assert torch.equal(usual.arm, other.arm)
 
 
-@dataclass(frozen=True)
-class Failing:
-    """Fails in its third fit and after."""
-
-    best: list
-
-    def fit(self, arms, data, sigma, before=None):
-        self.best.append(data.counts.sum())
-        if len(self.best) > 2:
-            raise RuntimeError("no optimum")
-        return IndependentArms().fit(arms, data, sigma)
-
-
 def test_a_fit_that_fails_ends_no_run_and_is_noted():
     problem = skewed(0, 1, 6, 2)
-    trace = surrogate_ucb(problem, Failing([]), 2, 40, until=GROWING)
+    trace = surrogate_ucb(problem, Raising("no optimum", 2), 2, 40, until=GROWING)
     kept = trace.notes["kept_fit"][0]
     ends = trace.sync[0].nonzero().squeeze(-1)
     assert len(ends) > 3 and not kept[: ends[1] + 1].any() and kept[ends[2] + 1 :].all()
@@ -171,7 +159,7 @@ def test_a_fit_that_fails_ends_no_run_and_is_noted():
     assert failed_fits(trace).tolist() == [len(ends) - 1]
     assert failed_fits(UCB1.play(problem, 2, 40)).tolist() == [0]
     with pytest.raises(ValueError, match=r"the first fit of run 0 failed \(no optimum.*explore longer"):
-        surrogate_ucb(problem, Failing([0, 0]), 2, 40)
+        surrogate_ucb(problem, Raising("no optimum", 2, [0, 0]), 2, 40)
 
 
 def test_all_arms_come_first_where_they_are_few():

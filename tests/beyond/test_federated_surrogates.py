@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from federated import RIDGE, explored, pull, small, started, with_surrogate
+from test_missing import Raising
 
 from fedgo import Network, realizable
 from fedgo.beyond import Client, Fitting, Plan, Server, converse, play
@@ -66,7 +67,7 @@ def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds
 
 
 def test_a_fit_that_fails_is_replaced_by_one_of_independent_arms():
-    problem, plan = with_surrogate(Failing())
+    problem, plan = with_surrogate(Raising("no optimum"))
     clients, server = explored(problem, plan)
     with pytest.warns(UserWarning, match=r"the fit failed \(no optimum.*arms are independent"):
         assert converse(server, clients) == {}
@@ -93,12 +94,6 @@ def test_the_next_fit_begins_where_the_last_one_ended_also_from_a_file(tmp_path)
     # whoever is told can compare
     assert torch.equal(course(plan, first, total).arms, server.desk.planned.arms)
     assert not torch.equal(course(plan, warm[:0], total).weights, warm)
-
-
-@dataclass(frozen=True)
-class Failing:
-    def fit(self, arms, data, sigma, before=None):
-        raise RuntimeError("no optimum")
 
 
 # Loss, silence, turns, arms

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+import grimp
 import numpy as np
 import pandas as pd
 import pytest
@@ -12,7 +13,8 @@ from fedgo.beyond.evidence.families import PROBLEMS
 from fedgo.beyond.evidence.results import evaluated, evaluations, tried
 from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, removed
 from fedgo.beyond.evidence.studies import ABLATION, BEYOND, MAIN, MAP, REGIMES
-from fedgo.experiments import runner
+from fedgo.experiments import runner, traces
+from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import afresh, read, shipped
 from fedgo.experiments.world import Regime
 
@@ -124,3 +126,17 @@ def test_after_a_table_was_written_the_map_is_read_anew():
     assert evaluations() is before
     runner.forget()
     assert evaluations() is not before
+
+
+def test_the_code_of_all_that_is_played_counts_and_that_of_a_figure_does_not() -> None:
+    names = {
+        ".".join(file.relative_to(traces.PACKAGE.parent).with_suffix("").parts) for file in traces.files()
+    }
+    graph = grimp.build_graph("fedgo", cache_dir=None)
+    for player in (*ALGORITHMS.values(), *PLAYERS.values()):
+        algorithm = getattr(player.call, "key", "fedgo.problem.Problem").split(", ")[0]
+        played = max((name for name in graph.modules if algorithm.startswith(f"{name}.")), key=len)
+        others = ({player.call.__module__, played} | graph.find_upstream_modules(played)) - names
+        # what runs studies and keeps tables is no part of a player
+        assert all(name.startswith(("fedgo.experiments.", "fedgo.beyond.evidence.")) for name in others)
+    assert not names & {"fedgo.pages.figures", "fedgo.experiments.runner", "fedgo.beyond.study.study"}

@@ -16,7 +16,6 @@ from fedgo.beyond.method.epochs import Growing, Optimism, surrogate_ucb
 from fedgo.beyond.method.surrogates import IndependentArms
 from fedgo.confidence import Tally
 from fedgo.experiments.world import Regime
-from fedgo.simulation import order_of_ties
 
 WORLD, FEW = (Regime("hartmann6", arms, rounds=20, clients=5).world(3, 1000) for arms in (20, 6))
 HIDING = Hiding(5, 8.0)
@@ -87,19 +86,6 @@ def test_a_release_is_the_sum_of_cut_rewards_with_the_noise_of_the_mechanism():
     left = releases[0] - 2 * 0.5  # every reward is cut to 0.5
     assert left.std().item() == pytest.approx(hiding.noise, rel=0.03)
     assert abs(left.mean().item()) < 4 * left.std().item() / 100
-
-
-def test_every_epoch_is_planned_from_the_releases_alone():
-    trace, releases = play(FEW.problem)
-    order, data, begin = order_of_ties(FEW.problem, 1)[0], Tally.blank(6), 0
-    for end, release in zip(trace.sync[0].nonzero().flatten().tolist(), releases[:, 0], strict=True):
-        arm = trace.arm[0, begin : end + 1]
-        if begin:
-            fit = fit_hidden("less noise", 3.5 / 40, 0.1, FEW.problem.arms[0], *data)
-            assert plan_hidden([fit], order, len(arm), HIDING.noise, 0.1)[0].equal(arm)
-        pulls = arm.bincount(minlength=6).double()
-        n = counted(pulls, HIDING.noise, 0.1)
-        data, begin = data + Tally(n, n * release / pulls.clamp(min=1)), end + 1
 
 
 def test_a_cell_counts_as_many_pulls_as_its_noise_leaves_and_a_plan_piles_up():
