@@ -53,7 +53,8 @@ bench: .venv/stamp
 	@$(ONE) $(PY) benchmarks/bench.py
 
 attack: .venv/test.stamp
-	@$(ONE) $(PY) tests/beyond/attack.py $(if $(SECONDS),--seconds $(SECONDS)) $(if $(STORE),--store) $(if $(TIMES),--times)
+	@$(ONE) $(PY) $(if $(TIMES),benchmarks/request_times.py,tests/beyond/attack.py) \
+	  $(if $(SECONDS),--seconds $(SECONDS)) $(if $(STORE),--store)
 
 study: .venv/stamp
 	@$(ONE) $(PY) -m fedgo.beyond $(NAME)
