@@ -5,11 +5,10 @@ import math
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances import about, double
+from instances import about
 from protocols import kernel_widths, play
 
 from fedgo.theory import regret as theory
-from fedgo.theory.ball import tabular_information
 
 INF = math.inf
 cases = settings(max_examples=120, deadline=None, derandomize=True)
@@ -67,9 +66,3 @@ def test_item_3_and_the_number_of_synchronisations_hold_for_every_lam_and_every_
 
 def test_without_a_radius_only_the_step_that_fires_costs_anything():
     assert theory.regret_phase_two_clipped(0.0, 1.5, 20, 5, 0.5, 3.0).total == about(6)
-
-
-def test_the_information_of_counts_by_hand():
-    counts = double([0.0, 3.0, 7.0])
-    assert tabular_information(counts).item() == about(math.log(32))
-    assert tabular_information(counts, double([0.0, 1.0, 0.0])).item() == about(math.log(16))

@@ -27,17 +27,11 @@ def run_or_check(package: str = "fedgo.experiments", studies: Mapping[str, Sweep
     parser = argparse.ArgumentParser(prog=f"python -m {package}", description=__doc__)
     option = parser.add_argument
     option("study", choices=list(studies), help="the study")
-    option(
-        "--player", action="append", default=[], help="play this player only; give it again for more players"
-    )
+    option("--player", action="append", default=[], help="play this player only; repeat it for more players")
     option("--regime", default="", help="play only the regimes with this text in their name")
     option("--runs", type=int, default=sys.maxsize, help="play at most this number of runs of the evaluation")
     option("--fresh", action="store_true", help="remove the rows asked for and play them again")
-    option(
-        "--check",
-        action="store_true",
-        help="play one row of every player again and compare it with the table",
-    )
+    option("--check", action="store_true", help="play a row of every player again, and compare it")
     option("--workers", type=int, default=2, help="the number of processes, with one thread each")
     option("--folder", type=Path, help="the folder of the table; that of the package if it is not given")
     options = parser.parse_args()

@@ -27,19 +27,6 @@ def information_bound(dimension: int, pulls: float, slope: float, lam: float) ->
     return dimension * math.log1p(pulls * slope**2 / (dimension * lam))
 
 
-def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
-    """Return Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)), (...), the log-ratio with one parameter for each arm and λ = 1.
-
-    After the NT pulls of Phase II it is at most K ln(1 + NT/K).
-
-    Args:
-        counts: The number of pulls n_x of each of K arms, those before Phase II included, (..., K).
-        known: The number of pulls n⁰_x before Phase II, (..., K), or one number for all arms.
-    """
-    before = torch.as_tensor(known, dtype=torch.float64)
-    return ((1 + counts) / (1 + before)).log().sum(-1)
-
-
 class Terms(NamedTuple):
     """The terms of the noise, of λ and of the network's second derivatives in `radius_printed`; β_t is their sum."""
 

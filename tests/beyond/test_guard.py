@@ -22,12 +22,12 @@ from fedgo.beyond.guarantees.guarantee import (
     guarded,
     guarded_fed_go_ucb,
     malicious,
+    tabular_information,
 )
 from fedgo.beyond.guarantees.intervals import outside
 from fedgo.beyond.guarantees.optimist import optimistic_ucb1
 from fedgo.phase_one import explore
 from fedgo.simulation import order_of_ties
-from fedgo.theory.ball import tabular_information
 from fedgo.theory.regret import synchronisations
 from fedgo.theory.replay import knowledge
 
@@ -371,3 +371,9 @@ def test_the_bill_has_phase_one_and_every_synchronisation():
     assert torch.equal(again.up[:, :length], told.exploration.ledger.up)
     assert (again.up[:, length - 1] == sum(shares)).all() and torch.equal(again.arm, trace.arm)
     assert not (trace.up[:, : length - 1] - before.up[:, : length - 1]).any()  # at the last step of Phase I
+
+
+def test_the_information_of_counts_by_hand():
+    counts, known = torch.tensor([[0.0, 3.0, 7.0], [0.0, 1.0, 0.0]], dtype=torch.float64)
+    assert tabular_information(counts).item() == pytest.approx(math.log(32))
+    assert tabular_information(counts, known).item() == pytest.approx(math.log(16))

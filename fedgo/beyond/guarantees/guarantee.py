@@ -350,7 +350,7 @@ def guard_regret(
         clients: The number N of clients.
         rounds: The number T of rounds.
         exploration: The number T₀ of pulls in Phase I.
-        information: Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)) of the run (`fedgo.theory.ball.tabular_information`). None means
+        information: Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)) of the run (`tabular_information`). None means
             its bound R = K ln(1 + NT/K).
         syncs: The number P of synchronisations of the run. None means its bound Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ), or NT if
             that is less or γ is 0.
@@ -430,3 +430,16 @@ def malicious(problem: Problem, exploration: Exploration, clients: int, guarante
     """Return the `Malicious` proposal for a guard with this Phase I and ``guarantee``."""
     first = phase_one_tally(exploration, clients, problem.means.shape[1]).summed()
     return Malicious(clients, guarantee.intervals(clients), first, kappa=guarantee.kappa, means=problem.means)
+
+
+def tabular_information(counts: Tensor, known: Tensor | float = 0.0) -> Tensor:
+    """Return Λ = Σ_x ln((1 + n_x)/(1 + n⁰_x)), (...), the log-ratio with one parameter for each arm and λ = 1.
+
+    After the NT pulls of Phase II it is at most K ln(1 + NT/K).
+
+    Args:
+        counts: The number of pulls n_x of each of K arms, those before Phase II included, (..., K).
+        known: The number of pulls n⁰_x before Phase II, (..., K), or one number for all arms.
+    """
+    before = torch.as_tensor(known, dtype=torch.float64)
+    return ((1 + counts) / (1 + before)).log().sum(-1)
