@@ -62,19 +62,21 @@ def both_widths(figure: Figure) -> str:
         for axes, place in zip(figure.axes, below, strict=True):
             axes.set_subplotspec(place)
             axes.tick_params(labelleft=True)
-    up, rows = ScaledTranslation(0, 0.23 * _ROW, figure.dpi_scale_trans), 0
+    up = ScaledTranslation(0, 0.23 * _ROW, figure.dpi_scale_trans)
+    rows: dict[int, float] = {}  # with such labels, by the row of the grid
     for axes in figure.axes:
         names = axes.get_yticklabels()
         words = [name.get_text() for name in names if not name.get_text().startswith("$")]
         if max(map(len, words), default=0) > _LONG:  # above their rows
-            rows += len(names)
+            lines = 1 + max(word.count("\n") for word in words)
+            rows[axes.get_subplotspec().rowspan.start] = len(names) * (1 + lines) / 2
             first, last = axes.get_ylim()
             axes.set_ylim(first, last + math.copysign(0.4, last - first))
             axes.tick_params(axis="y", pad=-3, length=0, labelsize=8)
             for name in names:
                 name.set(horizontalalignment="left", verticalalignment="bottom", in_layout=False)
                 name.set_transform(name.get_transform() + up)
-    figure.set_size_inches(PHONE, max(height, _ROW * rows + 1.5))
+    figure.set_size_inches(PHONE, max(height, _ROW * sum(rows.values()) + 1.5))
     narrow = print_figure(figure, "svg").partition("<svg")
     return wide.replace("</svg>", f"{FOR_PHONE}<svg{narrow[2]}</defs>\n</svg>")
 
