@@ -69,7 +69,8 @@ def both_widths(figure: Figure) -> str:
         words = [name.get_text() for name in names if not name.get_text().startswith("$")]
         if max(map(len, words), default=0) > _LONG:  # above their rows
             lines = 1 + max(word.count("\n") for word in words)
-            rows[axes.get_subplotspec().rowspan.start] = len(names) * (1 + lines) / 2
+            spec: Any = axes.get_subplotspec()
+            rows[spec.rowspan.start] = len(names) * (1 + lines) / 2
             first, last = axes.get_ylim()
             axes.set_ylim(first, last + math.copysign(0.4, last - first))
             axes.tick_params(axis="y", pad=-3, length=0, labelsize=8)
