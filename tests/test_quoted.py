@@ -2,15 +2,18 @@
 
 import json
 import re
+import sys
 from collections import defaultdict
-from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import nbformat
 import pytest
-from sphinx.application import Sphinx
 
 from fedgo.pages import tables
+
+sys.path.append(str(Path(__file__).resolve().parents[1] / "book/ext"))
+import quoted
 
 FIGURE = {"mystnb": {"figure": {"name": "fig-a", "caption": "A caption."}, "image": {"alt": "A dot."}}}
 NARROW = {"tags": ["narrow"], "mystnb": {"image": {"alt": "A dot, narrow."}}}
@@ -18,63 +21,56 @@ NARROW = {"tags": ["narrow"], "mystnb": {"image": {"alt": "A dot, narrow."}}}
 
 @pytest.fixture
 def shown(tmp_path, monkeypatch):
-    """A page beside a chapter that quotes; the page as it is shown, and what the build complains of."""
-    outputs = []
+    """What a page becomes beside a chapter that quotes, and what the build complains of."""
+    outputs, said = [], []
 
     def display(data, raw, metadata):
         outputs.append(nbformat.v4.new_output("display_data", data, metadata=metadata))
 
     monkeypatch.setattr(tables, "display", display)
-    monkeypatch.syspath_prepend(Path(__file__).resolve().parents[1] / "book/ext")
+    logger = SimpleNamespace(warning=lambda text, location: said.append(text))
+    monkeypatch.setattr(quoted.logging, "getLogger", lambda name: logger)
+    tables.quote(".1f", regret=-1234.56, phrase="one *of* two", lost=float("nan"))
+    tables.quote(both=tables.table(("x", "$y$"), [("1", "2")]))
+    drawn = [nbformat.v4.new_output("display_data", {"image/svg+xml": "<svg/>"})]
+    cells = [nbformat.v4.new_code_cell(metadata=about, outputs=drawn) for about in (NARROW, FIGURE)]
+    cells += [nbformat.v4.new_code_cell(outputs=outputs), nbformat.v4.new_markdown_cell("Here {n}`regret`.")]
+    path = tmp_path / "book/_executed/a.ipynb"
+    path.parent.mkdir(parents=True)
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), path)
+    app = SimpleNamespace(srcdir=tmp_path, env=SimpleNamespace(note_dependency=str))
 
-    def build(page):
-        tables.quote(".1f", regret=-1234.56, phrase="one *of* two", lost=float("nan"))
-        tables.quote(both=tables.table(("x", "$y$"), [("1", "2")]))
-        cells = [
-            nbformat.v4.new_code_cell(outputs=outputs),
-            *(
-                nbformat.v4.new_code_cell(
-                    metadata=drawn,
-                    outputs=[nbformat.v4.new_output("display_data", {"image/svg+xml": "<svg/>"})],
-                )
-                for drawn in (NARROW, FIGURE)
-            ),
-            nbformat.v4.new_markdown_cell("# A\n\nHere {n}`regret`."),
-        ]
-        (tmp_path / "index.md").write_text(f"# B\n\n{page}\n\n```{{toctree}}\nbook/_executed/a\n```\n")
-        (tmp_path / "book/_executed").mkdir(parents=True)
-        nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / "book/_executed/a.ipynb")
-        said = StringIO()
-        config = {
-            "extensions": ["myst_nb", "quoted"],
-            "nb_execution_mode": "off",
-            "myst_enable_extensions": ["dollarmath"],
-        }
-        app = Sphinx(tmp_path, None, tmp_path / "out", tmp_path / "trees", "html", config, None, said)
-        app.build()
-        read = {
-            name: (tmp_path / "out" / f"{name}.html").read_text() for name in ("index", "book/_executed/a")
-        }
-        return read, said.getvalue()
+    def put_in(text, page="index"):
+        source = [text or path.read_text("utf-8")]
+        quoted.put_in(app, page, source)
+        return source[0], said
 
-    return build
+    return put_in
 
 
 def test_a_page_shows_the_numbers_phrases_tables_and_pictures_of_another(shown):
-    page = "It is {n}`a:regret`, {n}`a:phrase`.\n\n```{again} a:both\n```\n\n```{again} a:fig-a\n```\n"
-    read, said = shown(page)
-    assert not said
-    assert "It is −1234.6, one <em>of</em> two." in read["index"]
-    assert "<table" in read["index"] and 'alt="A dot."' in read["index"] and "A caption" not in read["index"]
-    narrow = read["index"].index('alt="A dot, narrow."')
-    assert read["index"].rindex("tag_narrow", 0, narrow) < narrow < read["index"].index('alt="A dot."')
-    assert "Here −1234.6." in read["book/_executed/a"]
+    page, said = shown(
+        "It is {n}`a:regret`, {n}`a:phrase`.\n\n```{again} a:both\n```\n\n```{again} a:fig-a\n```\n"
+    )
+    assert not said and "It is −1234.6, one *of* two." in page
+    assert "| x | $y$ |" in page and ':alt: "A dot."' in page and "A caption" not in page
+    narrow = page.index(':alt: "A dot, narrow."')
+    assert page.rindex("tag_narrow", 0, narrow) < narrow < page.index(':alt: "A dot."')
+    assert json.loads(shown("", "book/_executed/a")[0])["cells"][-1]["source"] == "Here −1234.6."
 
 
 def test_what_is_not_quoted_or_no_number_or_no_figure_is_named(shown):
     _, said = shown("{n}`a:gone` {n}`b:regret` {n}`a:lost`\n\n```{again} a:fig-b\n```\n")
-    assert "a quotes no 'gone'" in said and "b quotes no 'regret'" in said
-    assert "a quotes no 'lost', but nan" in said and "a quotes no 'fig-b'" in said
+    missing = [
+        f"the chapter {name}"
+        for name in (
+            "a quotes no 'gone'",
+            "b quotes no 'regret'",
+            "a quotes no 'lost', but nan as its value",
+            "a quotes no 'fig-b'",
+        )
+    ]
+    assert said == missing
 
 
 CHAPTERS = sorted((Path(__file__).resolve().parents[1] / "book/_executed").glob("*.ipynb"))
