@@ -61,16 +61,8 @@ def test_a_page_shows_the_numbers_phrases_tables_and_pictures_of_another(shown):
 
 def test_what_is_not_quoted_or_no_number_or_no_figure_is_named(shown):
     _, said = shown("{n}`a:gone` {n}`b:regret` {n}`a:lost`\n\n```{again} a:fig-b\n```\n")
-    missing = [
-        f"the chapter {name}"
-        for name in (
-            "a quotes no 'gone'",
-            "b quotes no 'regret'",
-            "a quotes no 'lost', but nan as its value",
-            "a quotes no 'fig-b'",
-        )
-    ]
-    assert said == missing
+    assert [line.split("'")[1] for line in said] == ["gone", "regret", "lost", "fig-b"]
+    assert said[1].startswith("the chapter b quotes no") and "but nan as its value" in said[2]
 
 
 CHAPTERS = sorted((Path(__file__).resolve().parents[1] / "book/_executed").glob("*.ipynb"))
