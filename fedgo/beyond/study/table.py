@@ -430,6 +430,8 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
             roles[header] = f"{_ALWAYS}{short(cells[header][0])!r}"
         elif pattern in seen and header in free:
             roles[header] = f"it says the same as {seen[pattern]!r}"
+        elif role == CATEGORY and header in free and cells[header].eq("").mean() > 0.5:
+            roles[header] = "most of its cells are empty"
         elif role == CATEGORY and cells[header].nunique() > _LEVELS:
             roles[header] = f"it has more than {_LEVELS:,} different texts"
         seen.setdefault(pattern, header)
@@ -490,7 +492,7 @@ def _report(
             what = f"number, {numbers.min():g} to {numbers.max():g}"
         elif role == CATEGORY:
             values = cells[header].unique()
-            what = f"category, {len(values)} values: {short(', '.join(value[:20] for value in values))}"
+            what = f"category, {len(values)} values: {short(', '.join(value[:20] or '(empty)' for value in values))}"
         elif role == RESULT:
             what = f"result: {len(told) - failed} numbers, {failed} failed, {len(cells) - len(told)} without"
         lines.append(f"  {header}: {what}")

@@ -31,7 +31,7 @@ from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.guarantees.guarantee import Guarantee
 from fedgo.beyond.guarantees.intervals import Interval
 from fedgo.beyond.method.process import ProcessFit
-from fedgo.beyond.method.search import Whole, shortfall
+from fedgo.beyond.method.search import Whole, searching, shortfall
 from fedgo.beyond.method.sites import cochran
 from fedgo.beyond.method.surrogates import Fitted, Noise, Replicates, as_number, fitted, why_it_failed
 from fedgo.beyond.study.setup import Record, Setup, Told, Trial
@@ -199,12 +199,18 @@ def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record
     counts = (_of_each_site(setup, told) if setup.differ else _tally(setup, told)).counts
     if fit is not None:
         opened = [setup.row(place) * len(names) + setup.number_of[option] for option, place in record.open]
-        most = 1 if setup.differ else wanted if setup.goal == "best" else None
-        among = len(setup.rows), setup.row(site)
+        noise, row, sites = noise_of(setup, told), setup.row(site), len(setup.rows)
         with suppress(ValueError):  # a reward may be so far off that no index is a number
-            noise, trials = noise_of(setup, record.told), setup.trials
-            cells = setup.played.epoch(fit, counts, noise, ties, opened, retired, most, *among, trials)
-            arms = cells[:most] % len(names)
+            if setup.goal == "best":
+                gone = torch.ones(sites, len(names), dtype=torch.bool)
+                gone[row] = retired  # so that all trials are at this site
+                order = ties.repeat(sites)
+                cells = searching(fit, counts.flatten(), noise, order, wanted, opened, gone.flatten())
+            else:
+                most = 1 if setup.differ else None
+                how = noise, ties, opened, retired, most, sites, row, setup.trials
+                cells = setup.played.epoch(fit, counts, *how)[:most]
+            arms = cells % len(names)
     plan = tuple(names[arm] for arm in arms.tolist())
     lasting = 1 if setup.goal == "best" else len(plan)
     return replace(record, plan=plan, until=len(record.told) + lasting)
