@@ -231,10 +231,10 @@ TABLE_REGIMES, FEDERATED_REGIMES = (
 )
 # The runs of a player on each table, with 30 trials one at a time or in batches of 8, with 100 so, and at three sites.
 TABLE_RUNS: Mapping[str, Mapping[tuple[int, int], int]] = {
-    "BoTorch, Thompson": {(30, 1): 10},
-    "BoTorch, qLogNEI": {(30, 1): 10, (30, 8): 10, (100, 1): 4, (100, 8): 3},
-    "Optuna, TPE": {(30, 1): 10, (30, 8): 10},
-    "fedgo, best": {(30, 1): 10, (30, 8): 10, (100, 1): 5, (100, 8): 5},
+    "BoTorch, Thompson": {(30, 1): 20},
+    "BoTorch, qLogNEI": {(30, 1): 20, (30, 8): 20, (100, 1): 4, (100, 8): 9},
+    "Optuna, TPE": {(30, 1): 20, (30, 8): 20, (100, 1): 20, (100, 8): 20},
+    "fedgo, best": {(30, 1): 20, (30, 8): 20, (100, 1): 4, (100, 8): 10},
     "fedgo, reward": {(30, 1): 10, (30, 8): 10},
     "random order": {(30, 1): 20, (30, 8): 20, (100, 1): 20, (100, 8): 20},
     "all in one place": {(30, 3): 5},
