@@ -253,9 +253,8 @@ class Setup:
         free = ("trials", *("noise",) * (self.reach is None), *("sites",) * self.differ)
         was = {name: getattr(self, name) for name in given if name not in free}
         was = {name: value for name, value in was.items() if value != given[name]}
-        remedy = (
-            f"not { {name: given[name] for name in was} }; begin another file, with the table of fedgo export"
-        )
+        other = "begin another file, with your table and the column mean of fedgo export"
+        remedy = f"not { {name: given[name] for name in was} }; {other}"
         require(not was, "what the study was begun with", was, remedy)
         remedy = f"give first {before}, then those that join after them"
         require(list(sites[: len(before)]) == before, "the list of sites", list(sites), remedy)
