@@ -206,6 +206,11 @@ def write(name: str, text: Any, executed: Any) -> None:
             file.write(content)
 
 
+def has_parameters(name: str) -> bool:
+    """Return whether the chapter ``name`` has parameters of a draft; without them a draft is the chapter again."""
+    return bool(DRAFT.keys() & papermill.inspect_notebook(jupytext.read(text_of(name))).keys())
+
+
 def execute(name: str, draft: bool) -> float:
     """Execute the chapter ``name``, write it to `book/_executed/`, and return the seconds that its execution took.
 
@@ -282,8 +287,8 @@ def main() -> None:
     """Execute those chapters that are stale, of all or of those that the command line names.
 
     The text of today is put around the outputs of the others. With ``--stale`` the stale chapters are only listed. With
-    ``--draft`` the chapters are executed as drafts, stale or not. The name of a chapter that does not exist ends the
-    process with a message.
+    ``--draft`` those that have parameters are executed as drafts, stale or not. The name of a chapter that does not
+    exist ends the process with a message.
     """
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("names", nargs="*", metavar="NAME", help="the chapters; all if none is named")
@@ -291,7 +296,7 @@ def main() -> None:
     parser.add_argument("--draft", action="store_true", help=f"execute with {DRAFT}, into {DRAFTS}")
     options = parser.parse_args()
     chapters = sorted(path.stem for path in TEXTS.rglob("*.md"))
-    names = options.names or chapters
+    names = options.names or [name for name in chapters if not options.draft or has_parameters(name)]
     if unknown := set(names) - set(chapters):
         parser.error(f"there is no chapter {', '.join(unknown)}: choose from {', '.join(chapters)}")
     stale = {name: "asked for" if options.draft else why_stale(name) for name in names}
