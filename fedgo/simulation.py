@@ -257,9 +257,10 @@ def largest(index: Tensor, order: Tensor) -> Tensor:
     top = index.amax(-1, keepdim=True)
     remedy = "rewards, features or settings are out of range; scale them to order 1, or raise λ"
     require(not bool(top.isnan().any()), "the index of an arm", float("nan"), remedy)
-    # an arm may have the index ∞ if it was never pulled, and −∞ if it must not be
-    finite = index.isfinite()
-    low = index.where(finite, torch.inf).amin(-1, keepdim=True)
-    high = index.where(finite, -torch.inf).amax(-1, keepdim=True)
+    high, low = top, index.amin(-1, keepdim=True)
+    if not bool((high - low).isfinite().all()):  # an arm may have the index ∞ or −∞: never pulled, or not allowed
+        finite = index.isfinite()
+        low = index.where(finite, torch.inf).amin(-1, keepdim=True)
+        high = index.where(finite, -torch.inf).amax(-1, keepdim=True)
     slack = 1e-9 * torch.maximum(high - low, 1e-3 * torch.maximum(high.abs(), low.abs())).clamp(0, 1e300)
     return order.masked_fill(index < top - slack, -1.0).argmax(-1)
