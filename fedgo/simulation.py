@@ -258,7 +258,8 @@ def largest(index: Tensor, order: Tensor) -> Tensor:
     remedy = "rewards, features or settings are out of range; scale them to order 1, or raise λ"
     require(not bool(top.isnan().any()), "the index of an arm", float("nan"), remedy)
     high, low = top, index.amin(-1, keepdim=True)
-    if not bool((high - low).isfinite().all()):  # an arm may have the index ∞ or −∞: never pulled, or not allowed
+    # an arm may have the index ∞ if it was never pulled, and −∞ if it must not be
+    if not bool((high - low).isfinite().all()):
         finite = index.isfinite()
         low = index.where(finite, torch.inf).amin(-1, keepdim=True)
         high = index.where(finite, -torch.inf).amax(-1, keepdim=True)
