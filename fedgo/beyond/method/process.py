@@ -30,6 +30,7 @@ There are K points, arms or cells, in d_x features, of which n were observed.
 
 import math
 from collections.abc import Callable
+from functools import cache
 from typing import NamedTuple
 
 import numpy as np
@@ -146,7 +147,7 @@ class ProcessFit(NamedTuple):
         sigma: The standard deviation σ of one reward's noise, as told or as estimated.
         slope: The derivative of the warp at the leader's mean reward; 1 without a warp.
         warped: The posterior of the warped mean rewards; None without a warp.
-        redraw: Returns the posteriors under 16 values of θ `around` the mode; None with a warp.
+        redraw: Returns the posteriors under 16 values of θ `around` the mode, computed once; None with a warp.
     """
 
     mean: Tensor
@@ -238,7 +239,7 @@ def squared_exponential(
 
     at_mode = mode(data, misfit)
     return given(at_mode)._replace(
-        redraw=lambda: tuple(given(parameters) for parameters in around(data, at_mode, misfit))
+        redraw=cache(lambda: tuple(given(parameters) for parameters in around(data, at_mode, misfit)))
     )
 
 
@@ -307,11 +308,11 @@ def around(data: Data, parameters: Tensor, misfit: bool = True) -> Tensor:
     prior.
     """
     _, spreads, _, low, high = _limits(data, misfit)
-    steps = _STEP * torch.eye(len(parameters), dtype=torch.float64)
-    ends = [[evidence(data, parameters + sign * step)[1] for step in steps] for sign in (1, -1)]
+    one = torch.eye(len(parameters), dtype=torch.float64)
+    ends = [[evidence(data, parameters + step * axis)[1] for axis in one] for step in (_STEP, -_STEP)]
     curvature = (torch.stack(ends[0]) - torch.stack(ends[1])) / (2 * _STEP) + (1 / spreads).diag()
     curvature = (curvature + curvature.mT) / 2
-    added, one = 0.0, torch.eye(len(parameters), dtype=torch.float64)
+    added = 0.0
     while torch.linalg.cholesky_ex(curvature + (added - _LEAST) * one).info:
         added = max(2 * added, _LEAST)
     factor = torch.linalg.cholesky(curvature + added * one)

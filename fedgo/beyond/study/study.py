@@ -32,10 +32,8 @@ _Content = tuple[Setup, Record]
 _Write = Callable[[Setup, Record], None]
 _PATIENCE = 3  # how often a plan is made again because others changed the study meanwhile
 _MOST_COLUMNS, _CLASSES = 12, 5  # what is drawn at most
-_ENOUGH, _FAR = (
-    5,
-    5.0,
-)  # from so many results on, one more than so many standard deviations from the mean is questioned
+# from so many results on, one that is more than so many standard deviations from the mean is questioned
+_ENOUGH, _FAR = 5, 5.0
 _COLUMNS = ("name", "result", "ignore", "category", "number")
 
 

@@ -102,7 +102,6 @@ def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]
         return None, f"the fit failed: {reason}" if len(options) > 1 else _TOO_FEW
 
 
-@lru_cache(maxsize=2)
 def _whole(setup: Setup, told: tuple[Told, ...]) -> Whole | None:
     """Return the posterior with misfits, averaged over parameters, or None if there is no fit."""
     fit = posterior(setup, told)[0]
@@ -339,7 +338,7 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
     the sentence says by how much others may be better: the `shortfall` with the goal "best", else the best end of their
     intervals. Retired options do not count.
     """
-    rows, (fit, reason) = standings(setup, record, site), posterior(setup, record.told)
+    rows, whole = standings(setup, record, site), _whole(setup, record.told)
     remain = [row for row in rows if not row.retired]
     if setup.guarantee is not None:
         best, sites = min(remain, key=lambda row: row.certificate), len(setup.rows)
@@ -360,15 +359,14 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
             words += f"\nEach option's mean is weighted by where it was tried ({best.option}: {most})."
             words += "\nFor certificates of one site, begin another file with differ."
         return words
-    if fit is None:
-        return f"Nothing can be said yet: {reason}."
+    if whole is None:
+        return f"Nothing can be said yet: {posterior(setup, record.told)[1]}."
     best, others = remain[0], [row.low if setup.lower_is_better else row.high for row in remain[1:]]
     if not all(map(math.isfinite, [best.estimate, *others])):
         option, _, reward = max(record.told, key=lambda row: abs(row[2]))
         words = f"{reward:g} of {option} is far from all others; untell it if it is wrong"
         return f"Nothing can be said: {words}."
-    whole = _whole(setup, record.told)
-    if setup.goal == "best" and whole is not None:
+    if setup.goal == "best":
         row, numbers = setup.row(site), setup.number_of
         offset = row * len(numbers)
         left = torch.zeros(len(whole.mean), dtype=torch.bool)
