@@ -3,8 +3,6 @@
 import numpy as np
 import pytest
 import torch
-from sklearn.gaussian_process import GaussianProcessRegressor
-from sklearn.gaussian_process.kernels import RBF
 
 from fedgo import Network, Problem, Settings, Trace, realizable
 from fedgo.confidence import Tally
@@ -108,13 +106,3 @@ def certificates(trace, intervals, arms, phase_one=False):
         interval = intervals.after(known.tally, known.syncs, shared=known.shared)
         found[:, known.step] = interval.price.gather(-1, trace.arm[:, known.step].unsqueeze(-1)).squeeze(-1)
     return found[:, trace.phase_one :]
-
-
-def gaussian_process(problem, lengthscale, lam, arm, reward):
-    """scikit-learn's posterior mean and variance at the arms of run 0."""
-    x = problem.arms[0].numpy()
-    if not len(arm):
-        return np.zeros(len(x)), np.ones(len(x))
-    model = GaussianProcessRegressor(RBF(lengthscale, "fixed"), alpha=lam, optimizer=None)
-    mean, deviation = model.fit(x[arm.numpy()], reward.numpy()).predict(x, return_std=True)
-    return mean, deviation**2

@@ -78,11 +78,6 @@ def data(case, run, step):
     return [s for s in range(step + 1) if s <= shared or s % CLIENTS == step % CLIENTS], len(before)
 
 
-def test_the_remainders_are_within_taylors_bound(case):
-    limit = case.curvature / 2 * case.rho**2
-    assert (case.remainder.abs().amax(1) <= limit).all() and (case.remainder.abs().amax(1) > 0).all()
-
-
 def test_the_radius_is_that_of_the_confidence_lemma(case):
     delta, found, noise = 0.1, case.radius(0.1), case.radius(0.1, exact=True)
     for run in range(4):

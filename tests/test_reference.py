@@ -56,10 +56,10 @@ def test_fed_go_ucb_is_algorithm_1(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("ratio", [0.01, 0.1, 1.0, 10.0, 100.0])
+@pytest.mark.parametrize("ratio", [0.0, 0.01, 0.1, 1.0, 10.0, 100.0])
 @pytest.mark.parametrize("seed", range(12))
 def test_line_three_as_printed_is_the_plain_ascent_of_every_client(seed, ratio):
-    """For β/λ from narrow to wide balls, in which an ascent ends where its start leads it."""
+    """For β/λ from a point to wide balls, in which an ascent ends where its start leads it."""
     *world, settings = instance(seed)
     settings, row = replace(settings, beta=ratio * settings.lam), seed % 3
     start = shared_start(*world, LANGEVIN)

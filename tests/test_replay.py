@@ -12,7 +12,7 @@ from reference.go_ucb import value_and_gradient
 
 from fedgo import Langevin, Problem, Settings, fed_go_ucb, shared_start
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
-from fedgo.theory.replay import knowledge, replay
+from fedgo.theory.replay import replay
 
 BRIEF = Langevin(rounds=12, step=0.05)
 ROWS = ("local", "central", "gain", "since", "information", "total", "epoch")
@@ -89,17 +89,3 @@ def test_the_instances_synchronise_never_sometimes_and_always():
     shares = [trace.sync[:, trace.phase_one :].double().mean() for _, _, trace, _ in map(recorded, range(12))]
     assert shares[0] == shares[6] == 1 and shares[5] == shares[11] == 0
     assert sum(0.02 < share < 0.9 for share in shares) >= 4
-
-
-def test_with_phase_one_everybody_knows_its_data_from_the_start():
-    problem, _, trace, _ = recorded(2)
-    arms, first = problem.means.shape[1], trace.phase_one
-    told = torch.nn.functional.one_hot(trace.arm[:, :first], arms).double()
-    sums = (told * trace.reward[:, :first].unsqueeze(-1)).sum(1, keepdim=True)
-    steps = []
-    for with_it, without in zip(knowledge(trace, arms, phase_one=True), knowledge(trace, arms), strict=True):
-        steps += without.step.tolist()
-        more = [new - old for new, old in zip(with_it.tally, without.tally, strict=True)]
-        torch.testing.assert_close(more[0], told.sum(1, keepdim=True).expand_as(more[0]))
-        torch.testing.assert_close(more[1], sums.expand_as(more[1]))
-    assert sorted(steps) == list(range(first, trace.arm.shape[1]))

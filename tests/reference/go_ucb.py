@@ -54,7 +54,7 @@ def ascent(x, w0, w_hat, sigma, beta, hidden, last=None, first=1.0, smallest=1e-
     From the linear solution, or from where the ``last`` ascent ended, scaled to the sphere, if that is higher.
     """
     _, g = value_and_gradient(w0, x, hidden)
-    starts = [g] if last is None else [g, last]
+    starts = [g] if last is None or not last.any() else [g, last]  # without a radius it ends where it begins
     starts = [np.linalg.solve(sigma, p) / np.sqrt(p @ np.linalg.solve(sigma, p)) for p in starts]
     points = [w_hat + np.sqrt(beta) * start for start in starts]
     w = max(points, key=lambda point: value_and_gradient(point, x, hidden)[0])
@@ -66,7 +66,7 @@ def ascent(x, w0, w_hat, sigma, beta, hidden, last=None, first=1.0, smallest=1e-
         direction = np.linalg.solve(sigma, g)
         trial = w + step * np.sqrt(beta) * direction / np.sqrt(g @ direction)
         length = np.sqrt((trial - w_hat) @ sigma @ (trial - w_hat))
-        trial = w_hat + (trial - w_hat) * min(1.0, np.sqrt(beta) / length)
+        trial = w_hat + (trial - w_hat) * min(1.0, np.sqrt(beta) / max(length, 1e-300))
         new = value_and_gradient(trial, x, hidden)[0]
         if new > value + gain * abs(value):
             w, value, step = trial, new, 2 * step
