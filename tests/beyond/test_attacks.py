@@ -1,6 +1,7 @@
 """Attacks on a federation that once succeeded: each row of the list of attacks by its identifier.
 
-H-c, H-d and H-j, forged answers, lost files and arms that are nearly equal, are among the random attacks.
+H-c, H-d and H-j, forged answers, lost files and arms that are nearly equal, are among the random attacks; S-c,
+a library that is missing, is in `test_missing`.
 """
 
 import importlib
@@ -61,13 +62,6 @@ def is_refused(kind: str, reason: str, **fields: Any) -> None:
         words = converse(server, parties if refused else clients)
         assert list(words) == [0] * refused and (not refused or reason in words[0])
     assert server.known.counts.sum() == first + 18
-
-
-def a_library_is_missing(folder: Path, patch: pytest.MonkeyPatch) -> None:
-    patch.setitem(sys.modules, "scipy", None)
-    patch.setitem(sys.modules, "scipy.optimize", None)
-    with pytest.raises(ImportError, match=r"scipy.* is not installed: pip install"):
-        Fitting(0.1, 10)
 
 
 def an_answer_claims_a_million_pulls(folder: Path, patch: pytest.MonkeyPatch) -> None:
@@ -273,7 +267,6 @@ def the_file_of_the_server_is_lost(folder: Path, patch: pytest.MonkeyPatch) -> N
 
 
 ATTACKS = {
-    "S-c": a_library_is_missing,
     "H-a": an_answer_claims_a_million_pulls,
     "H-b": an_answer_has_an_impossible_sum,
     "H-e": every_answer_is_lost_on_one_evening,

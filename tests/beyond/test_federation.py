@@ -1,4 +1,4 @@
-"""Client and server without a transport: equal to the simulator, refusals by name, files that are whole."""
+"""Client and server without a transport: equal to the simulator, refusals by name, files of another plan or party."""
 
 import struct
 import zlib
@@ -277,20 +277,6 @@ def test_a_file_of_another_plan_or_party_is_refused(tmp_path):
             another.load(path, plan)
         with pytest.raises(ValueError, match=r"a file.*the plan is .* it is another than"):
             type(party).load(path, other)
-
-
-def test_if_the_disk_is_full_the_older_file_stays(tmp_path, monkeypatch):
-    def full(descriptor):
-        raise OSError(28, "No space left on device")
-
-    problem, plan = small()
-    for party in (started(problem, plan)[0][0], started(problem, plan)[1]):
-        party.save(tmp_path / "file")
-        whole = (tmp_path / "file").read_bytes()
-        with monkeypatch.context() as patch, pytest.raises(OSError, match=r"file.*No space left"):
-            patch.setattr("os.fsync", full)
-            party.save(tmp_path / "file")
-        assert (tmp_path / "file").read_bytes() == whole
 
 
 @pytest.mark.slow

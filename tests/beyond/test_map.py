@@ -10,9 +10,9 @@ from tables_of_studies import assert_shipped
 
 from fedgo.beyond.evidence import results
 from fedgo.beyond.evidence.families import PROBLEMS
-from fedgo.beyond.evidence.results import evaluated, evaluations, tried
+from fedgo.beyond.evidence.results import evaluations
 from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, removed
-from fedgo.beyond.evidence.studies import ABLATION, BEYOND, MAIN, MAP, REGIMES
+from fedgo.beyond.evidence.studies import BEYOND, MAIN, MAP, REGIMES
 from fedgo.experiments import runner, traces
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import afresh, read, shipped
@@ -39,14 +39,6 @@ def test_a_run_of_every_family_comes_again():
     rows = rows.drop_duplicates("problem")
     assert set(rows["problem"]) == set(PROBLEMS)
     np.testing.assert_allclose(afresh(MAP, rows)["regret"], rows["regret"], rtol=0, atol=0.0051)
-
-
-def test_the_variants_change_what_their_names_say_and_choose_their_own_kappa():
-    for name in VARIANTS:
-        tries = tried(ABLATION, name, SMALL)
-        means = [rows["regret"].mean() for _, rows in tries]
-        kappa = tries[int(np.argmin(means))][0]["kappa"]
-        assert set(evaluated(ABLATION, SMALL)[name]["kappa"]) == {kappa}
 
 
 def test_the_worst_tenth_and_what_uniform_play_loses():

@@ -249,13 +249,6 @@ def test_a_grown_table_adds_options_and_says_what_the_study_does_not_have(tmp_pa
     ]
 
 
-def test_a_federation_takes_the_same_table(tmp_path: Path) -> None:
-    options = Options.of(written(tmp_path, SCREEN), result="yield", ignore=["operator"])
-    plan = Plan.of(options, clients=2, fitting=Fitting(3.0, 20))
-    assert plan.arms.shape == (4, 5) and plan.fitting is not None
-    assert getattr(plan.fitting.surrogate, "groups", None) == (0, 0, 1, 1, 2)
-
-
 def test_what_was_always_the_same_is_no_other_option_and_a_new_text_is(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     Study(path, written(tmp_path, "solvent,t,gas,p\nTHF,1,Ar,1\nDMF,2,Ar,1\nTHF,3,Ar,1\n"), trials=9)
