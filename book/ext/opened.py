@@ -67,15 +67,15 @@ def annotate(app: Sphinx, page: str, source: list[str]) -> None:
 def origin(metadata: dict[str, Any]) -> str:
     """Return a line in Markdown about the run of a chapter, from the ``metadata`` of its notebook.
 
-    It says when the notebook was executed, from which commit, in how many seconds and with which parameters, and links
-    to the page on running it again.
+    It says when the notebook was executed, from which commit, in how many seconds and with which parameters, if it has
+    any, and links to the page on running it again.
     """
     run = metadata["fedgo"]
     commit = f" from commit `{run['commit'][:12]}`" if run["commit"] else ""  # without git no commit is known
     values = ", ".join(f"`{name} = {value}`" for name, value in run["parameters"].items())
     made = f"Executed on {run['date'][:10]}{commit} in {run['seconds']:.0f} s."
-    again = f"[Run this chapter again](/book/rerun.md) with these parameters or others: {values}."
-    return f":::{{container}} origin\n{made} {again}\n:::"
+    with_these = f" with these parameters or others: {values}" if values else ""
+    return f":::{{container}} origin\n{made} [Run this chapter again](/book/rerun.md){with_these}.\n:::"
 
 
 def notebooks_to_open(app: Sphinx, failure: Exception | None) -> None:

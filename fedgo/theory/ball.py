@@ -41,8 +41,8 @@ def radius_printed(
     """Return the three terms of the squared radius β_t of the printed confidence lemma, with its proof's constants.
 
     They are 4σ²(R + 2 ln(π²t²/(3δ))), 4λρ₀² and 2C_h²ρ₀⁴nR, with R of `information_bound` and the printed bound on ρ₀²
-    of Lemma 2 (`squared_distance_printed`). The 2 before the logarithm comes from ln(1/δ_t²), δ_t = 3δ/(π²t²), and is
-    lost in the proof.
+    of Lemma 2 (`squared_distance_printed`). The lemma prints ln(π²t²/(3δ)) without the 2 before it, which its proof
+    loses: it starts from ln(1/δ_t²) with δ_t = 3δ/(π²t²) (erratum E38).
 
     Args:
         a: The constants of the assumptions.
