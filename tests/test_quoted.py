@@ -16,7 +16,6 @@ sys.path.append(str(Path(__file__).resolve().parents[1] / "book/ext"))
 import quoted
 
 FIGURE = {"mystnb": {"figure": {"name": "fig-a", "caption": "A caption."}, "image": {"alt": "A dot."}}}
-NARROW = {"tags": ["narrow"], "mystnb": {"image": {"alt": "A dot, narrow."}}}
 
 
 @pytest.fixture
@@ -33,7 +32,7 @@ def shown(tmp_path, monkeypatch):
     tables.quote(".1f", regret=-1234.56, phrase="one *of* two", lost=float("nan"))
     tables.quote(both=tables.table(("x", "$y$"), [("1", "2")]))
     drawn = [nbformat.v4.new_output("display_data", {"image/svg+xml": "<svg/>"})]
-    cells = [nbformat.v4.new_code_cell(metadata=about, outputs=drawn) for about in (NARROW, FIGURE)]
+    cells = [nbformat.v4.new_code_cell(metadata=FIGURE, outputs=drawn)]
     cells += [nbformat.v4.new_code_cell(outputs=outputs), nbformat.v4.new_markdown_cell("Here {n}`regret`.")]
     path = tmp_path / "book/_executed/a.ipynb"
     path.parent.mkdir(parents=True)
@@ -54,8 +53,6 @@ def test_a_page_shows_the_numbers_phrases_tables_and_pictures_of_another(shown):
     )
     assert not said and "It is −1234.6, one *of* two." in page
     assert "| x | $y$ |" in page and ':alt: "A dot."' in page and "A caption" not in page
-    narrow = page.index(':alt: "A dot, narrow."')
-    assert page.rindex("tag_narrow", 0, narrow) < narrow < page.index(':alt: "A dot."')
     assert json.loads(shown("", "book/_executed/a")[0])["cells"][-1]["source"] == "Here −1234.6."
 
 

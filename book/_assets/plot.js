@@ -113,11 +113,12 @@ const plot = {
     const at = { cx: x.toFixed(1), cy: y.toFixed(1), r: 4 };
     return plot.drawing("circle", { ...at, fill: colour, stroke: colour, class: plot.paint(colour, name), ...attributes });
   },
-  // names at the ends of curves, moved apart where they would overlap: [text, y] from top to bottom
+  // names at the ends of curves, the lowest below its curve, moved apart where they would overlap: [text, y, strong]
   names(svg, entries, x) {
     let last = plot.top - 8;
     for (const [text, y, strong] of entries.sort((a, b) => a[1] - b[1])) {
-      last = Math.max(last + 15, y - 5);
+      const lowest = y === entries.at(-1)[1] && y + 20 < plot.bottom;
+      last = Math.max(last + 15, lowest ? y + 16 : y - 5);
       svg.append(plot.drawing("text", { x, y: last, "text-anchor": "end", class: strong ? "name strong" : "name" }, text));
     }
   },

@@ -9,8 +9,7 @@ what this chapter quotes as "regret", and {n}`results:regret` what the chapter "
 ```
 
 show a table that a chapter has quoted, and the picture of one of its figures by the label of the figure. Caption and
-number stay with the figure. If the cell before the figure has the tag `narrow` and draws the picture for a phone, both
-pictures are put into the page, and the style sheet shows one of them.
+number stay with the figure.
 """
 
 import json
@@ -24,7 +23,7 @@ from sphinx.util import logging
 EXECUTED = "book/_executed/"
 _PLACE = re.compile(r"\{n\}`([^`]+)`|^```\{again\} (.+)\n```$", re.MULTILINE)
 _PICTURE = """
-<div class="KIND">
+<div class="shown-again">
 
 ```{image} /PATH
 :alt: ALT
@@ -40,7 +39,7 @@ def read(path: Path) -> dict[str, str]:
 
     Each is text in Markdown. The pictures are written to `_build/again/` (`picture`). The result is cached.
     """
-    found, narrow = {}, None
+    found = {}
     for cell in json.loads(path.read_text(encoding="utf-8"))["cells"]:
         drawn = cell["metadata"].get("mystnb", {})
         for output in cell.get("outputs", []):
@@ -48,31 +47,26 @@ def read(path: Path) -> dict[str, str]:
             if quoted := output.get("metadata", {}).get("scrapbook"):
                 (text,) = (data[kind] for kind in data if kind.startswith(quoted["mime_prefix"]))
                 found[quoted["name"]] = "".join(text)
-            elif svg := "".join(data.get("image/svg+xml", "")):
-                alt = drawn.get("image", {}).get("alt", "")
-                if "figure" in drawn:
-                    name = drawn["figure"]["name"]
-                    before = picture(path, name, "tag_narrow", *narrow) if narrow else ""
-                    found[name] = before + picture(path, name, "shown-again", svg, alt)
-                narrow = (svg, alt) if "narrow" in cell["metadata"].get("tags", []) else None
+            elif "figure" in drawn and (svg := "".join(data.get("image/svg+xml", ""))):
+                name = drawn["figure"]["name"]
+                found[name] = picture(path, name, svg, drawn.get("image", {}).get("alt", ""))
     return found
 
 
-def picture(chapter: Path, name: str, kind: str, svg: str, alt: str) -> str:
+def picture(chapter: Path, name: str, svg: str, alt: str) -> str:
     """Write the drawing ``svg`` to a file from which Sphinx and `dark` take it, and return the Markdown that shows it.
 
     Args:
         chapter: The path of the executed notebook.
         name: The label of the figure.
-        kind: The class of the block around the picture, which is also part of the file's name.
         svg: The drawing.
         alt: The alternative text.
     """
-    path = f"_build/again/{name}-{kind}.svg"
+    path = f"_build/again/{name}.svg"
     file = chapter.parents[2] / path
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(svg, encoding="utf-8")
-    return _PICTURE.replace("KIND", kind).replace("PATH", path).replace("ALT", json.dumps(alt))
+    return _PICTURE.replace("PATH", path).replace("ALT", json.dumps(alt))
 
 
 def put_in(app: Sphinx, page: str, source: list[str]) -> None:
