@@ -1,4 +1,4 @@
-"""Phase II as the analysis sees it, in plain numpy: who knows which counts when, widths, log-ratios, epochs.
+"""Phase II as the analysis sees it, in plain numpy: what each client knows when, widths, log-ratios, epochs.
 
 One run, one client after the other, any choice of arms and any features; no rewards, since none enters here.
 """
@@ -25,21 +25,18 @@ def log_ratio(kernel, counts):
 def play(kernel, clients, rounds, gamma, choose):
     """``choose(t, i, counts)`` names the arm of client i at step t; Q = ``kernel`` (K, K).
 
-    Returns per step the squared widths ``local`` and ``central``, ``sync`` and ``arm``, and Λ, ``counts`` at the end.
+    Returns the squared widths ``local`` and ``sync`` of each step, and Λ, the ``information``, at the end.
     """
     arms = len(kernel)
     server, fresh = np.zeros(arms), np.zeros((clients, arms))
     gain, everything = np.zeros(clients), np.zeros(arms)
-    out = SimpleNamespace(local=[], central=[], sync=[], arm=[], known=[])
+    out = SimpleNamespace(local=[], sync=[])
     for t in range(clients * rounds):
         i = t % clients
         known = server + fresh[i]
         arm = choose(t, i, known)
         width = kernel_widths(kernel, known)[arm]
-        out.known.append(known)
         out.local.append(width)
-        out.central.append(kernel_widths(kernel, everything)[arm])
-        out.arm.append(arm)
         fresh[i, arm] += 1
         everything[arm] += 1
         gain[i] += np.log1p(width)
@@ -47,5 +44,5 @@ def play(kernel, clients, rounds, gamma, choose):
         out.sync.append(fired)
         if fired:
             server, fresh, gain = everything.copy(), np.zeros_like(fresh), np.zeros(clients)
-    out.counts, out.information = everything, log_ratio(kernel, everything)
+    out.information = log_ratio(kernel, everything)
     return out

@@ -3,7 +3,6 @@
 The raw files come from FEDGO_DATA or ../shared/data.
 """
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -15,10 +14,10 @@ from numpy.testing import assert_allclose
 from fedgo import problems
 from fedgo.problems import shipped, shipped_arms
 
+sys.path.append(str(Path(__file__).resolve().parents[1] / "data"))
+import uci_arms
+
 ROOT = Path(__file__).resolve().parents[1]
-SPEC = importlib.util.spec_from_file_location("uci_arms", ROOT / "data/uci_arms.py")
-uci_arms = sys.modules["uci_arms"] = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(uci_arms)
 FILES = Path(os.environ.get("FEDGO_DATA") or ROOT.parent / "shared/data")
 
 needs_raw_files = pytest.mark.skipif(not (FILES / "shuttle.tst").is_file(), reason="needs UCI's files")

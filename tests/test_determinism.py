@@ -12,6 +12,7 @@ from instances import sample
 
 from fedgo import EventTriggered, Exploration, Problem, Settings, simulate
 from fedgo.confidence import condition
+from fedgo.many_arms import ParameterSpace
 from fedgo.simulation import largest
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -86,14 +87,16 @@ def test_arms_that_rounding_cannot_tell_apart_are_taken_in_the_seeded_order():
     assert largest(large, order).tolist() == [[1]]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("gamma", [float("inf"), 1e3])
-def test_rank_one_updates_do_not_drift(gamma, watch):
+@pytest.mark.parametrize("kind", [EventTriggered, ParameterSpace])
+def test_rank_one_updates_do_not_drift(kind, gamma, watch):
     """One learner of 20 arms, 6,050 pulls: its posterior stays that of its data, 50 pulls after it was made afresh."""
     arms = sample(1, 20, 6, seed=5)
     problem = Problem("drift", arms, arms.sum(-1) / 6, (0,))
     offsets = torch.zeros(1, 1, 20, dtype=torch.float64)
-    learner = EventTriggered(1, arms.unsqueeze(1), offsets, 6, Settings(1e-9, 0.1, gamma))
-    seen = watch(EventTriggered, "learn")
+    learner = kind(1, arms.unsqueeze(1), offsets, 6, Settings(1e-9, 0.1, gamma))
+    seen = watch(kind, "learn")
     simulate("drift", problem, learner, Exploration.nothing(1), 1, 6050)
     state = seen[-1].result
     exact = condition(learner.features, learner.offsets, 1e-9, state.known)

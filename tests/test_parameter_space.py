@@ -2,11 +2,11 @@
 
 import pytest
 import torch
-from instances import GAMMAS, INF, random_world, sample
+from instances import GAMMAS, random_world, sample
 
 import fedgo
 from fedgo.confidence import Tally
-from fedgo.many_arms import ParameterSpace, columns
+from fedgo.many_arms import columns
 
 BRIEF = fedgo.Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 PARTS = ("arm", "up", "down", "sync")
@@ -44,23 +44,6 @@ def test_what_a_synchronisation_takes_from_the_variances_is_what_a_fresh_start_f
         torch.testing.assert_close(found.variance, exact.variance, rtol=1e-11, atol=1e-10)
         torch.testing.assert_close(found.mean, exact.mean, rtol=0, atol=1e-9)
     assert seen[: len(ages)] == ages and max(seen) == 8
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("gamma", [INF, 1e3])
-def test_thousands_of_pulls_do_not_drift(gamma):
-    """Two learners of 20 arms, 1,500 pulls each, with a prior as good as none."""
-    arms = sample(1, 20, 6, seed=5)
-    problem = fedgo.Problem("drift", arms, arms.sum(-1) / 6, (0,))
-    features, offsets = arms.unsqueeze(1), torch.zeros(1, 1, 20, dtype=torch.float64)
-    learners = [
-        kind(2, features, offsets, 6, fedgo.Settings(1e-6, 0.1, gamma))
-        for kind in (fedgo.EventTriggered, ParameterSpace)
-    ]
-    one, two = (
-        fedgo.simulate("drift", problem, own, fedgo.Exploration.nothing(1), 2, 3000) for own in learners
-    )
-    assert torch.equal(one.arm, two.arm) and torch.equal(one.sync, two.sync)
 
 
 def test_many_arms_need_no_matrix_of_arms_by_arms():

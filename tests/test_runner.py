@@ -37,7 +37,7 @@ def pretend(beta: float, run: int) -> float:
 # --- Successive halving
 
 
-def climbed(rungs=RUNGS, limit=99):
+def climbed():
     """The choice among `BETAS`, computing what waits, and how many runs each setting was given."""
     runs = dict.fromkeys(range(12), 0)
 
@@ -46,10 +46,7 @@ def climbed(rungs=RUNGS, limit=99):
             return None
         return sum(pretend(beta, run) for run in range(wanted)) / wanted
 
-    for _ in range(limit):
-        found = halve(range(12), rungs, score)
-        if not found.waiting:
-            break
+    while (found := halve(range(12), RUNGS, score)).waiting:
         runs.update(dict.fromkeys(found.waiting, found.runs))
     return found, runs
 

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from copy import copy
 from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -38,18 +39,11 @@ ROOT = Path(__file__).resolve().parents[2]
 TABLE = ROOT / "book/_assets/reliability.txt"
 
 
-def table(folder: Path, options: int) -> Path:
-    """Write a table of some options, and return its path."""
-    path = folder / "options.csv"
-    path.write_text("name,x\n" + "".join(f"o{k},{k * 7 % 5 + k / 10}\n" for k in range(options)))
-    return path
-
-
 def begun(folder: Path, options: int = 4, **how: Any) -> Study:
-    """Begin a study of some options in the folder."""
-    path = folder / "study.json"
-    path.unlink(missing_ok=True)
-    return Study(path, table(folder, options), trials=40, noise=0.1, method="ucb1", **how)
+    """Begin a study of some options in the folder, which has no other."""
+    table = folder / "options.csv"
+    table.write_text("name,x\n" + "".join(f"o{k},{k * 7 % 5 + k / 10}\n" for k in range(options)))
+    return Study(folder / "study.json", table, trials=40, noise=0.1, method="ucb1", **how)
 
 
 def damaged_letters(draw: random.Random, folder: Path) -> int:
@@ -242,20 +236,12 @@ def federations(draw: random.Random, folder: Path) -> int:
 
 def simulators(draw: random.Random, folder: Path) -> int:
     """Clients and a server play what the simulator plays, with arms that are nearly equal."""
-    arms, clients, rounds, seed = (
-        draw.randint(2, 8),
-        draw.randint(1, 4),
-        draw.randint(2, 9),
-        draw.randrange(10**6),
-    )
+    arms, clients, rounds = (draw.randint(*ends) for ends in ((2, 8), (1, 4), (2, 9)))
+    seed, network, how = draw.randrange(10**6), Network(2, 2), Langevin(30)
     features = torch.rand(1, arms, 2, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     means = draw.choice([0.0, 0.5, 3.0]) + draw.choice([0.0, 1e-3, 1.0]) * features[..., 0]
     problem = Problem("random", features, means, (0,), seed, draw.choice([0.03, 0.1, 1.0]))
-    network, how, settings = (
-        Network(2, 2),
-        Langevin(30),
-        Settings(0.3, 0.5, draw.choice([0.1, 1.0]), "counts"),
-    )
+    settings = Settings(0.3, 0.5, draw.choice([0.1, 1.0]), "counts")
     start = shared_start(problem, network, clients, rounds, how, draw.randint(20, 100), "counts")
     plan = Plan(features[0], settings, clients, network, start.exploration.arm.shape[1], how, seed)
     assert play(problem, plan, clients * rounds) == fed_go_ucb(start, settings), "another run"
@@ -349,24 +335,22 @@ def kills(draw: random.Random, folder: Path) -> int:
     return attempts
 
 
+def tell_ten(path: Path, who: int) -> list[int]:
+    """Tell ten results of one process, and return the numbers that they get."""
+    mine = Study(path)
+    return [mine.tell(f"o{k % 4}", who + k / 64) for k in range(10)]
+
+
 def tells(draw: random.Random, folder: Path) -> int:
     """Four processes tell at once, one by a link: each result is in the file once, with a number of its own."""
-    study, children, link = begun(folder), [], folder / "elsewhere/link.json"
+    study, link = begun(folder), folder / "elsewhere/link.json"
     link.parent.mkdir()
     link.symlink_to(study.path)
-    for who in range(4):
-        child = os.fork()
-        if child == 0:
-            mine = Study(study.path if who else link)
-            numbers = [mine.tell(f"o{k % 4}", who + k / 64) for k in range(10)]
-            (folder / f"numbers{who}").write_text(" ".join(map(str, numbers)))
-            os._exit(0)
-        children.append(child)
-    for child in children:
-        os.waitpid(child, 0)
-    numbers = [int(n) for who in range(4) for n in (folder / f"numbers{who}").read_text().split()]
+    paths = [link, *[study.path] * 3]
+    with get_context("fork").Pool(4) as pool:
+        numbers = pool.starmap(tell_ten, zip(paths, range(4), strict=True), chunksize=1)
     rewards = sorted(reward for *_, reward in study.told)
-    assert sorted(numbers) == list(range(1, 41)), "a number twice"
+    assert sorted(number for own in numbers for number in own) == list(range(1, 41)), "a number twice"
     assert rewards == sorted(who + k / 64 for who in range(4) for k in range(10)), "a result lost or twice"
     return 40
 
@@ -387,10 +371,8 @@ def studies(draw: random.Random, folder: Path) -> int:
             assert asked not in retired and (not mine or mine[0][0] == asked), "ask"
             opened += [] if mine else [(asked, site)]
         elif action == "tell":
-            option, reward = (
-                draw.choice([option, *(one for one, where in opened if where == site)]),
-                draw.gauss(0, 1),
-            )
+            option = draw.choice([option, *(one for one, where in opened if where == site)])
+            reward = draw.gauss(0, 1)
             assert study.tell(option, reward, at) == len(told) + 1, "the number of a result"
             told.append((option, site, reward))
             if (option, site) in opened:

@@ -1,6 +1,5 @@
 """The measured tables: what the package ships, the script that makes it, and replays that pair the methods."""
 
-import importlib.util
 import os
 import sys
 from pathlib import Path
@@ -14,10 +13,10 @@ from fedgo.beyond.evidence.measured import BEGIN, load, replay
 from fedgo.beyond.evidence.replays import FEDERATED, SEARCHERS, by_sites
 from fedgo.beyond.evidence.studies import CHOOSING, REPORTING
 
+sys.path.append(str(Path(__file__).resolve().parents[2] / "data"))
+import measured_tables as script
+
 ROOT = Path(__file__).resolve().parents[2]
-SPEC = importlib.util.spec_from_file_location("measured_tables", ROOT / "data/measured_tables.py")
-script = sys.modules["measured_tables"] = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(script)
 RAW = Path(os.environ.get("FEDGO_DATA") or ROOT.parent / "shared/data") / "tables"
 OPTIONS = {
     "direct_arylation": (1728, 5),

@@ -136,12 +136,9 @@ def test_mistakes_are_refused_in_words_and_a_picture_is_drawn(prepared: Path, tm
     assert said("tell", "nobody", "2.5", code=1).startswith("Error: option is 'nobody': did you mean")
     assert "is not a valid number" in said("tell", "b", "much", code=2)
     assert said("tell", "b", "-2.5") == "b: -2.5; 4 results\n" and "taken back: -2.5 of b" in said("untell")
-    shown = said("show")
-    assert shown.startswith("best so far: α, mean") and "open: α" in shown
-    assert "with probability 0.95 if the model is right" in shown
+    assert "open: α" in said("show")
     said("show", "--top", "0", code=2)
     said("retire", "α")
     assert "retired" in said("show", "--top", "1") and not said("ask").startswith("α")
-    assert "4 options. Next: fedgo ask" in said("begin", str(path.with_name("grown.csv")))
     assert said("plot", str(tmp_path / "p.png")) == f"{tmp_path / 'p.png'}\n"
     assert (tmp_path / "p.png").stat().st_size > 5000

@@ -16,6 +16,8 @@ import unicodedata
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from copy import deepcopy
+from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -39,12 +41,7 @@ def begun(folder: Path, table: str = TABLE, **how: Any) -> Study:
 
 def unsealed(study: Study) -> dict[str, Any]:
     """Return the content of the file of a ``study``, whose checksum a person who edits it removes."""
-    return without_checksum(study.path.read_text(encoding="utf-8"))
-
-
-def without_checksum(text: str) -> dict[str, Any]:
-    """Return the content of the ``text`` of a study's file without its checksum."""
-    content: dict[str, Any] = json.loads(text)
+    content: dict[str, Any] = json.loads(study.path.read_text(encoding="utf-8"))
     return {name: value for name, value in content.items() if name != "checksum"}
 
 
@@ -94,17 +91,6 @@ def wherever(folder: Path, fail: Callable[[], None], tell: Callable[[Study], Any
             result = tell(study)
         ends.append((result, len(told(folder)) - before))
     return ends
-
-
-def in_a_child(work: Callable[[], Any]) -> int:
-    """Start ``work`` in a process of its own and return its number."""
-    child = os.fork()
-    if child == 0:
-        with suppress(BaseException):
-            work()
-            os._exit(0)
-        os._exit(1)
-    return child
 
 
 def two_threads_tell_while_one_looks(folder: Path) -> None:
@@ -206,7 +192,10 @@ def a_user_may_only_read(folder: Path) -> None:
             with pytest.raises(PermissionError, match=r"nothing is changed.*no right to write the study"):
                 seen.tell("a", 2.0)
 
-        assert os.waitpid(in_a_child(look), 0)[1] == 0
+        child = get_context("fork").Process(target=look)
+        child.start()
+        child.join()
+        assert child.exitcode == 0
         place.chmod(0o755)
         assert (study.path.read_bytes(), study.path.stat().st_mtime_ns) == before and not lock.exists()
 
@@ -225,11 +214,11 @@ def files_are_edited_badly(folder: Path) -> None:
     for k in range(8):
         study.tell("abc"[k % 3], float(k), "north")
     study.batch(2, "süd")
-    whole = study.path.read_text(encoding="utf-8")
+    whole = unsealed(study)
     odd: list[Any] = [None, True, -1, 0, 10**400, 1e400, float("nan"), "", "x", [], {}, [[]], ["a"], "a\nb"]
     odd += ["\ud800", 1e99, 3]
     for _ in range(150):
-        content = node = without_checksum(whole)
+        content = node = deepcopy(whole)
         while True:
             key = draw.choice(list(node) if isinstance(node, dict) else range(len(node)))
             if not isinstance(node[key], dict | list) or not node[key] or draw.random() < 0.3:
@@ -239,8 +228,7 @@ def files_are_edited_badly(folder: Path) -> None:
             del node[key]
         else:
             node[key] = draw.choice(odd)
-        text = json.dumps(content)
-        study.path.write_text(text, encoding="utf-8")
+        study.path.write_text(json.dumps(content), encoding="utf-8")
         try:
             again = Study(study.path)
         except ValueError as error:
@@ -346,8 +334,8 @@ def a_device_or_a_pipe_is_given(folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     for path in ("/dev/zero", str(folder / "pipe")):
         assert shell(folder, "begin", path, "--trials", "9")[0] == 1
-        done = CliRunner().invoke(cli.main, ["--study", path, "show"])
-        assert done.exit_code == 1 and "give the path of a file" in done.output
+        code, said = shell(folder, "--study", path, "show")
+        assert code == 1 and "give the path of a file" in said
 
 
 def a_certificate_is_promised_no_more(folder: Path) -> None:
@@ -416,7 +404,6 @@ ATTACKS = {
     "P-b": a_name_is_a_script,
     "M-b centre": refused({"centre": "x"}, "centre is 'x'"),
     "M-b nan": refused({"centre": float("nan")}, "centre is nan"),
-    "M-b inf": refused({"centre": float("inf")}, "centre is inf"),
     "M-b method": refused({"method": 3}, r"method is 3 \(int\): give the name of a method, or a Surrogate"),
     "M-b site": refused({"sites": "north"}, "sites is 'north'.*give a list of names"),
     "M-b sites": refused({"sites": [1, 2]}, "the name of site 1 is 1"),

@@ -94,64 +94,35 @@ def test_a_table_is_read(text: str, how: dict[str, Any], names: list[str] | None
     )
 
 
-REFUSED = {
-    "half text": ("x,y\n1,2\nabc,3\n2,4\n", {}, "the column 'x' in row 2 is 'abc': other rows have numbers"),
-    "empty cells": (
-        "x,y\n1,2\n,3\n2,4\n",
-        {},
-        "the column 'x' in row 2 is ''.*--category, --ignore or --result",
-    ),
-    "a decimal comma": (
-        "exp,t\ne1,1,5\ne2,2,5\n",
-        {},
-        "Expected 2 fields in line 2, saw 3; separate by semicolons",
-    ),
-    "a thousand or 1": (
-        "x;y\n1,234;5\n2,345;6\n",
-        {},
-        "column 'x' in row 1 is '1,234': is this a decimal comma",
-    ),
-    "double headers": ("t,t\n1,2\n3,4\n", {}, r"the name that two columns have is \['t'\]"),
-    "an underscore": ("x,y\n1_000,2\n3,4\n", {}, "the column 'x' in row 1 is '1_000': other rows"),
-    "nothing varies": ("name,x\na,7\nb,7\n", {}, "the list of features is .*none varies"),
-    "a name of a megabyte": (f"n,x\n{'a' * 10**6},0\nb,1\n", {"name": "n"}, "the name of option 1 is"),
-    "an open quote": ('x,y\n1,"2\n3,4\n', {}, "EOF inside string"),
-    "latin-1": ("x,süß\n1,2\n3,4\n", {}, "not in UTF-8 .*: save it as 'CSV UTF-8'"),
-    "empty": ("", {}, r"the table is \[\]: give a header"),
-    "a result that is not named": (
-        "x,yield\n1,5\n2,6\n",
-        {},
-        "'yield': is it the result. Then give --result 'yield'",
-    ),
-    "pending cells": ("x,out\n1,5\n2,PENDING\n", {}, "the column is 'out': is it the result"),
-    "another name": (
-        "x,yield\n1,5\n2,6\n",
-        {"result": "yelt"},
-        "the column is 'yelt': did you mean 'yield'",
-    ),
-    "no number": (
-        "x,r\n1,<5\n2,6\n",
-        {"result": "r"},
-        "row 1: the result is '<5': give a number, failed, or nothing",
-    ),
-    "out of range": ("x,r\n1,1e400\n2,6\n", {"result": "r"}, "row 1: the result is '1e400'"),
-    "one name, two settings": (
-        "n,x\na,1\nb,2\na,3\n",
-        {"name": "n"},
-        "row 3: 'a' has other features in row 1",
-    ),
-    "an option of the command": ("n,x\n--site,1\nb,2\n", {"name": "n"}, "does not begin with --"),
-    "a long wrong row": (f"x,y\n1,2\n{'z' * 10**5},3\n4,5\n", {}, "z \\.\\.\\.': other rows have numbers"),
+REFUSED: dict[str, tuple[Any, ...]] = {  # the table, what is said, and perhaps how it is read
+    "half text": ("x,y\n1,2\nabc,3\n2,4\n", "the column 'x' in row 2 is 'abc': other rows have numbers"),
+    "empty cells": ("x,y\n1,2\n,3\n2,4\n", "column 'x' in row 2 is ''.*--category, --ignore or --result"),
+    "a decimal comma": ("exp,t\ne1,1,5\ne2,2,5\n", "2 fields in line 2, saw 3; separate by semicolons"),
+    "a thousand or 1": ("x;y\n1,234;5\n2,345;6\n", "'x' in row 1 is '1,234': is this a decimal comma"),
+    "double headers": ("t,t\n1,2\n3,4\n", r"the name that two columns have is \['t'\]"),
+    "an underscore": ("x,y\n1_000,2\n3,4\n", "the column 'x' in row 1 is '1_000': other rows"),
+    "nothing varies": ("name,x\na,7\nb,7\n", "the list of features is .*none varies"),
+    "a name of a megabyte": (f"n,x\n{'a' * 10**6},0\nb,1\n", "the name of option 1 is", {"name": "n"}),
+    "an open quote": ('x,y\n1,"2\n3,4\n', "EOF inside string"),
+    "latin-1": ("x,süß\n1,2\n3,4\n", "not in UTF-8 .*: save it as 'CSV UTF-8'"),
+    "empty": ("", r"the table is \[\]: give a header"),
+    "a result that is not named": ("x,yield\n1,5\n2,6\n", "is it the result. Then give --result 'yield'"),
+    "pending cells": ("x,out\n1,5\n2,PENDING\n", "the column is 'out': is it the result"),
+    "another name": ("x,yield\n1,5\n2,6\n", "'yelt': did you mean 'yield'", {"result": "yelt"}),
+    "no number": ("x,r\n1,<5\n2,6\n", "is '<5': give a number, failed, or nothing", {"result": "r"}),
+    "out of range": ("x,r\n1,1e400\n2,6\n", "row 1: the result is '1e400'", {"result": "r"}),
+    "one name twice": ("n,x\na,1\nb,2\na,3\n", "row 3: 'a' has other features in row 1", {"name": "n"}),
+    "an option of the command": ("n,x\n--site,1\nb,2\n", "does not begin with --", {"name": "n"}),
+    "a long wrong row": (f"x,y\n1,2\n{'z' * 10**5},3\n4,5\n", "z \\.\\.\\.': other rows have numbers"),
 }
 
 
-@pytest.mark.parametrize(("text", "how", "words"), REFUSED.values(), ids=REFUSED)
-def test_a_table_is_refused_by_its_column_and_row(
-    text: str, how: dict[str, Any], words: str, tmp_path: Path
-) -> None:
+@pytest.mark.parametrize("table", REFUSED.values(), ids=REFUSED)
+def test_a_table_is_refused_by_its_column_and_row(table: tuple[Any, ...], tmp_path: Path) -> None:
+    text, words, *how = table
     path = written(tmp_path, text, encoding="latin-1" if "ü" in text else "utf-8")
     with pytest.raises(ValueError, match=words) as refused:
-        Study(tmp_path / "study.json", path, trials=10, **how)
+        Study(tmp_path / "study.json", path, trials=10, **dict(*how))
     assert len(str(refused.value)) < 500 and not (tmp_path / "study.json").exists()
 
 
