@@ -4,7 +4,7 @@ import pytest
 from instances import INF, assert_same, random_problem, rewards
 from reference.approx_dis_kernel_ucb import plain_kernel_ucb
 from reference.dis_lin_ucb import plain_dis_lin_ucb
-from reference.fed_glb_ucb import plain_fed_glb_ucb, warm_start
+from reference.fed_glb_ucb import plain_fed_glb_ucb
 
 from fedgo import Settings, approx_dis_kernel_ucb, dis_lin_ucb, fed_glb_ucb, hartmann6
 from fedgo.algorithms.fed_glb_ucb import LINKS
@@ -41,7 +41,7 @@ def test_fed_glb_ucb_is_its_plain_transcription(seed, link):
     lam, beta, gamma = 10.0 ** draw.uniform(-1, 1), 10.0 ** draw.uniform(-2, 0.5), GAMMAS[seed % 6]
 
     def play(row, arms, reward_of):
-        return plain_fed_glb_ucb(arms, reward_of, clients, steps, lam, beta, gamma, link, warm_start)
+        return plain_fed_glb_ucb(arms, reward_of, clients, steps, lam, beta, gamma, link)
 
     trace = fed_glb_ucb(problem, clients, steps, Settings(lam, beta, gamma), link)
     assert_transcribed(trace, problem, steps, play)

@@ -9,7 +9,6 @@ from instances import INF, double, random_problem, tally
 from reference.go_ucb import value_and_gradient
 
 from fedgo import Langevin, Network, realizable
-from fedgo.beyond.guarantees.guarantee import Guarantee, guard_regret
 from fedgo.beyond.method.epochs import Beginning, Growing, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.networks import Relinearised
@@ -33,20 +32,6 @@ def test_an_epoch_grows_and_its_sums_are_counted_by_hand():
     up = sum(2 * min(pulls, arms) for pulls in (3, 3, 2, 2))
     assert trace.up[:, :first].tolist() == [[0] * 9 + [up]] * 3
     assert trace.down[:, :first].sum(1).tolist() == [4 * 2 * min(10, arms)] * 3
-
-
-def test_a_guard_takes_any_plan_and_its_bound_holds():
-    problem = realizable(Network(2, 3), 3, arms=6, seed=3, sigma=0.1, scale=2.0)
-    guarantee = Guarantee(2 * problem.means.abs().max().item(), 0.1)
-    trace = surrogate_ucb(problem, IndependentArms(), 4, 40, guarantee=guarantee)
-    first = trace.phase_one
-    assert trace.algorithm == "IndependentArms, joint, guarded"
-    proposed = trace.notes["proposed"][:, first:]
-    assert 0.1 < proposed.double().mean() <= 1
-    assert (trace.regret <= trace.notes["certificate"] + 1e-12).all()
-    total = trace.notes["certificate"][:, first:].sum(1)
-    assert (total <= guard_regret(guarantee, 6, 4, 40, exploration=first).total).all()
-    assert trace.communication[:, -1].max() <= 2 * (4 + 4) * 6 * (1 + trace.sync.sum(1).max())
 
 
 # The surrogates
@@ -107,19 +92,16 @@ def test_each_arm_is_pulled_before_one_is_pulled_again():
     assert trace.phase_one == length and torch.equal(trace.arm[:, :length], found.arm)
 
 
-def unit_data():
-    """The standardised inputs and means that a network sees."""
-    arms = PROBLEM.arms[0]
-    x = (arms - arms.mean(0)) / arms.std(0, correction=0)
-    centre, scale = MEANS.mean(), MEANS.std()
-    return x, centre.item(), scale.item(), (MEANS - centre) / scale, NOISE / scale**2
-
-
 @pytest.mark.parametrize("effect", [True, False])
 def test_a_refitted_network_is_stationary_and_its_posterior_the_textbooks(effect):
     network = Network(2, 3)
     found = fitted(Relinearised(network, 3, effect), PROBLEM.arms[0], DATA, 0.1)
-    x, centre, scale, y, noise = unit_data()
+    arms, centre, scale = PROBLEM.arms[0], MEANS.mean().item(), MEANS.std().item()
+    x, y, noise = (
+        (arms - arms.mean(0)) / arms.std(0, correction=0),
+        (MEANS - centre) / scale,
+        NOISE / scale**2,
+    )
     w, decay, tau = found.w.numpy(), found.decay.numpy(), found.effect / scale**2
     assert (tau > 0) == effect and len(np.unique(decay)) > 1
     pairs = [value_and_gradient(w, row, 3) for row in x.numpy()]

@@ -34,14 +34,14 @@ def plain_descent(data, start, lam, clients, link):
         theta, weight = new, following
 
 
-def plain_fed_glb_ucb(arms, reward_of, clients, steps, lam, beta, gamma, link, warm):
-    """One client after the other. ``warm(theta, fitted)``: where the descent starts."""
+def plain_fed_glb_ucb(arms, reward_of, clients, steps, lam, beta, gamma, link):
+    """One client after the other. The descent starts at the last fit, as the server knows no client's own θ."""
     d = arms.shape[1]
     eye, zero = np.eye(d), np.zeros((d, d))
     a, b, theta = [lam * eye] * clients, [np.zeros(d)] * clients, [np.zeros(d)] * clients
     new_a, new, data = [zero] * clients, [0] * clients, [[] for _ in range(clients)]
-    server_a = lam * eye
-    out = SimpleNamespace(arm=[], sync=[], up=[], down=[], theta=[])
+    server_a, found = lam * eye, np.zeros(d)
+    out = SimpleNamespace(arm=[], sync=[], up=[], down=[])
     for t in range(steps):
         i = t % clients
         inverse = np.linalg.inv(a[i])
@@ -57,18 +57,12 @@ def plain_fed_glb_ucb(arms, reward_of, clients, steps, lam, beta, gamma, link, w
             for j in range(clients):
                 up += d * d
                 server_a = server_a + new_a[j]
-            found, rounds = plain_descent(data, warm(theta, out.theta), lam, clients, link)
+            found, rounds = plain_descent(data, found, lam, clients, link)
             up, down = up + rounds * clients * d, down + rounds * clients * d
             server_b = (server_a - lam * eye) @ found
             for j in range(clients):
                 down += server_a.size + server_b.size + found.size
                 a[j], b[j], theta[j], new_a[j], new[j] = server_a, server_b, found, zero, 0
-            out.theta.append(found)
         for name, value in (("arm", arm), ("sync", fired), ("up", up), ("down", down)):
             getattr(out, name).append(value)
     return out
-
-
-def warm_start(theta, fitted):
-    """The server knows the θ that it fitted last, and nothing of the clients' own."""
-    return fitted[-1] if fitted else np.zeros_like(theta[0])
