@@ -4,7 +4,7 @@
 
 (section "Real-world dataset", after Filippi et al. 2010). The attributes are min-max scaled to [0, 1], the
 paper's X; scaling by the standard deviation instead leaves Shuttle with clusters of a single row. Run as a script,
-``python data/uci_arms.py`` writes what `fedgo.problems.shipped_arms` reads. It is no part of the package, whose
+``python data/uci_arms.py`` writes what `fedgo.problems.clustered` reads. It is no part of the package, whose
 users need neither the raw data nor what reads them (pooch, unlzw3, scikit-learn).
 """
 
@@ -124,7 +124,7 @@ def write(
 
 
 def ship(name: str, folder: Path = PACKAGE / "data") -> Path:
-    """Write the file that `fedgo.problems.shipped_arms` reads: k-means clusters of the scaled rows as arms.
+    """Write the file that `fedgo.problems.clustered` reads: k-means clusters of the scaled rows as arms.
 
     The best of 10 starts with a fixed seed; the arms are sorted from left to right.
     """

@@ -90,8 +90,7 @@ class Estimates(Protocol):
     """The interface of a posterior as a learner uses it: `Posterior`, or `fedgo.many_arms.Columns`.
 
     ``mean`` is the estimated mean reward of each arm and ``variance`` its squared width ‖g_x‖²_{Σ⁻¹}, (..., K) each.
-    ``gain(arm)`` is ln(1 + variance) of an arm, by which one pull raises ln det Σ. ``of_each(learners)`` gives each of
-    M learners of a run means and variances of its own, (S, M, K).
+    ``of_each(learners)`` gives each of M learners of a run means and variances of its own, (S, M, K).
     """
 
     @property
@@ -100,9 +99,17 @@ class Estimates(Protocol):
     @property
     def variance(self) -> Tensor: ...
 
-    def gain(self, arm: Tensor) -> Tensor: ...
-
     def of_each(self, learners: int) -> Self: ...
+
+
+def gain(posterior: Estimates, arm: Tensor) -> Tensor:
+    """Return ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) for the pull of ``arm`` (...) int64, (...)."""
+    return of_arm(posterior.variance, arm).log1p()
+
+
+def of_arm(values: Tensor, arm: Tensor) -> Tensor:
+    """Return the entry of ``values`` (..., K) at ``arm`` (...) int64."""
+    return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
 
 class Posterior(NamedTuple):
@@ -120,10 +127,6 @@ class Posterior(NamedTuple):
     def variance(self) -> Tensor:
         """The squared width ‖g_x‖²_{Σ⁻¹} of each arm, a view of the diagonal of V, (..., K)."""
         return self.covariance.diagonal(dim1=-2, dim2=-1)
-
-    def gain(self, arm: Tensor) -> Tensor:
-        """Return ln det(Σ + g_x g_xᵀ) − ln det Σ = ln(1 + ‖g_x‖²_{Σ⁻¹}) for ``arm`` (...) int64, (...)."""
-        return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
 
     def absorb(self, arm: Tensor, reward: Tensor, turn: Tensor) -> "Posterior":
         """Return the posterior after one more pull of each learner whose turn it is, in the memory of this one.

@@ -53,16 +53,12 @@ class Columns(NamedTuple):
     vectors: Tensor
     taken: Tensor
 
-    def gain(self, arm: Tensor) -> Tensor:
-        """Return ln(1 + ‖g_x‖²_{Σ⁻¹}) of each learner's ``arm`` (S, M) int64, (S, M)."""
-        return self.variance.gather(-1, arm.unsqueeze(-1)).squeeze(-1).log1p()
-
     def of_each(self, learners: int) -> "Columns":
         """Return columns in which each of M = ``learners`` learners has means, variances and vectors of its own."""
         own = ("mean", "variance", "vectors", "taken")
-        shared = ((name, getattr(self, name)) for name in own)
-        copies = {name: values.expand(-1, learners, *values.shape[2:]).clone() for name, values in shared}
-        return self._replace(**copies)
+        parts = (getattr(self, name) for name in own)
+        copies = (values.expand(-1, learners, *values.shape[2:]).clone() for values in parts)
+        return self._replace(**dict(zip(own, copies, strict=True)))
 
     def absorb(self, features: Tensor, arm: Tensor, reward: Tensor, turn: Tensor) -> "Columns":
         """Return the columns after one pull of each learner with ``turn`` 1, in the memory of these columns.
@@ -123,24 +119,15 @@ def columns(
     factor = precision_factor(rows, lam, pulled)
     moved = torch.cholesky_solve(rows.mT @ pulled.sums.unsqueeze(-1), factor)  # ŵ − ŵ₀
     mean = offsets + (features.squeeze(1) @ moved).mT
-    base = age = None
-    if before is not None and _can_be_updated(before[0]):
-        last, data = before
-        base, age = _updated(features, last, data, tally), last.age + 1
-    if base is None or age is None:
+    blank, none = features.new_zeros(runs, 1, 1, size), torch.zeros(runs, 1, dtype=torch.int64)
+    base, age = (None, none) if before is None else (_updated(features, *before, tally), before[0].age + 1)
+    if base is None:
         squares = [
             torch.linalg.solve_triangular(factor, rows.mT, upper=False).square().sum(1)
             for rows in features.squeeze(1).split(max(1, _SOLVED_AT_ONCE // (runs * size)), 1)
         ]
-        base, age = torch.cat(squares, -1).unsqueeze(1), torch.zeros(runs, 1, dtype=torch.int64)
-    blank, taken = features.new_zeros(runs, 1, 1, size), torch.zeros(runs, 1, dtype=torch.int64)
-    return Columns(mean, base, base, age, factor.unsqueeze(1), blank, taken)
-
-
-def _can_be_updated(last: Columns) -> bool:
-    """Return whether ``last.base`` may be updated: a shared factor, few updates so far, no large variance."""
-    shared = last.factor.shape[1] == 1
-    return shared and int(last.age.max()) < _UPDATES and float(last.base.max()) <= _STEEP
+        base, age = torch.cat(squares, -1).unsqueeze(1), none
+    return Columns(mean, base, base, age, factor.unsqueeze(1), blank, taken=none)
 
 
 def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
@@ -153,14 +140,15 @@ def _pulled(features: Tensor, tally: Tally) -> tuple[Tally, Tensor]:
 
 
 def _updated(features: Tensor, last: Columns, old: Tally, new: Tally) -> Tensor | None:
-    """Return the variances (S, 1, K) after the pulls in ``new`` but not in ``old``, or None if k is above r/2.
-
-    With U = diag(√n)G for the k arms of these pulls, (Σ₀ + UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW, where W = L⁻¹UΣ₀⁻¹ and L is the
-    Cholesky factor of I + UΣ₀⁻¹Uᵀ.
-    """
-    news, rows = _pulled(features, Tally(new.counts - old.counts, new.sums))
-    if 2 * rows.shape[1] > features.shape[-1]:
+    """Return the variances (S, 1, K) after the pulls in ``new`` but not in ``old``, or None to compute them afresh."""
+    # only Σ₀ that all learners share can be updated; see the constants for the other two conditions
+    if last.factor.shape[1] > 1 or int(last.age.max()) >= _UPDATES or float(last.base.max()) > _STEEP:
         return None
+    news, rows = _pulled(features, Tally(new.counts - old.counts, new.sums))
+    if 2 * rows.shape[1] > features.shape[-1]:  # then solving for all variances costs less
+        return None
+    # With U = diag(√n)G for the k arms of these pulls, (Σ₀ + UᵀU)⁻¹ = Σ₀⁻¹ − WᵀW, where W = L⁻¹UΣ₀⁻¹ and L is the
+    # Cholesky factor of I + UΣ₀⁻¹Uᵀ.
     rows = rows * news.counts.sqrt().unsqueeze(-1)
     solved = torch.cholesky_solve(rows.mT, last.factor.squeeze(1))  # Σ₀⁻¹Uᵀ
     inner = torch.linalg.cholesky(torch.eye(rows.shape[1], dtype=rows.dtype) + rows @ solved)

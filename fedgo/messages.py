@@ -17,7 +17,7 @@ from typing import Literal, get_args
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
+from fedgo._checks import count, require
 
 _LARGEST = 10**6  # the largest dimension d; the scalars of a million clients' matrices then fit into int64
 Encoding = Literal["dense", "triangle", "rows", "counts", "cheapest"]
@@ -56,10 +56,7 @@ def scalars(
         news: The number k' of these pulls that the receiver does not know yet, for "counts"; None if it knows none.
     """
     d, k = torch.as_tensor(dimension), torch.as_tensor(pulls).long()
-    largest = int(d.max())
-    require(
-        largest <= _LARGEST, "dimension", largest, f"give at most {_LARGEST}, so that int64 holds the sum"
-    )
+    count("dimension", int(d.max()), "give one whose messages int64 can count", most=_LARGEST)
     fresh = k if news is None else news.long()
     costs = {
         "dense": d * d + vectors * d + 0 * k,

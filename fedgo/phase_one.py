@@ -80,12 +80,11 @@ def explore(problem: Problem, length: int, purpose: str = "pulls") -> Exploratio
 def deal(x: Tensor, y: Tensor, clients: int) -> Shards:
     """Deal the T₀ data of each of R runs, ``x`` (R, T₀, d_x) and ``y`` (R, T₀), out to the clients in turn."""
     require_finite("rewards y", y)
-    length = -(-y.shape[1] // clients)
-    pad = length * clients - y.shape[1]
+    pad = -y.shape[1] % clients
     mask = torch.nn.functional.pad(torch.ones_like(y), (0, pad))
     x = torch.nn.functional.pad(x, (0, 0, 0, pad))
     y = torch.nn.functional.pad(y, (0, pad))
-    dealt = (values.unflatten(1, (length, clients)).transpose(1, 2) for values in (x, y, mask))
+    dealt = (values.unflatten(1, (-1, clients)).transpose(1, 2) for values in (x, y, mask))
     return Shards(*(values.contiguous() for values in dealt))
 
 
@@ -173,8 +172,7 @@ def shared_start(
         cost = scalars("counts", network.size, shards.mask.sum(-1), problem.arms.shape[1])
         star.collect(Message(shards, cost), when)
         ask = answer
-    generators = problem.generators("langevin")
-    fit = last(langevin_rounds(network, shards, langevin, generators, ask))
+    fit = last(langevin_rounds(network, shards, langevin, problem.generators("langevin"), ask))
     require_fitted(exploration.reward, fit.loss)
     w0 = star.broadcast(Message(fit.w.unsqueeze(1), network.size), when)
     return Start(problem, network, clients, rounds, exploration, w0, fit.loss.unsqueeze(1), encoding)

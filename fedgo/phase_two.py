@@ -25,7 +25,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, number, require_kind
-from fedgo.confidence import Estimates, Posterior, Tally, condition, first_order, require_prior
+from fedgo.confidence import Estimates, Posterior, Tally, condition, first_order, gain, of_arm, require_prior
 from fedgo.messages import Encoding, check_encoding, scalars
 from fedgo.problem import Problem
 from fedgo.star import Message, Star, When
@@ -168,10 +168,6 @@ class OnEvent(ABC, Generic[PosteriorT]):
         # the server's tally is a copy, because it may be updated in place
         return EventState(posterior, fresh, gain=fresh.sums[..., 0].clone(), server=server.of(every))
 
-    def gain(self, state: EventState[PosteriorT], arm: Tensor, turn: Tensor) -> Tensor:
-        """Return the log-ratio ln(det Σ/det(Σ − ΔΣ)) of each learner after its pull, (S, M)."""
-        return state.gain + turn * state.posterior.gain(arm)
-
     def index(self, state: EventState[PosteriorT]) -> Tensor:
         """Return the optimistic value of each arm for each learner, (S, M, K), by which line 3 chooses.
 
@@ -185,7 +181,7 @@ class OnEvent(ABC, Generic[PosteriorT]):
     def fires(self, state: EventState[PosteriorT], arm: Tensor) -> Tensor:
         """Return whether the event of line 6 would occur at each learner if it pulled its ``arm``, (S, M) bool."""
         pulls = state.fresh.counts.sum(-1) + 1
-        return pulls * (state.gain + state.posterior.gain(arm)) > self.settings.gamma
+        return pulls * (state.gain + gain(state.posterior, arm)) > self.settings.gamma
 
     def learn(
         self, state: EventState[PosteriorT], arm: Tensor, reward: Tensor, turn: Tensor
@@ -195,10 +191,11 @@ class OnEvent(ABC, Generic[PosteriorT]):
         After every hundredth pull of a learner since the last synchronisation its posterior is computed from all its
         data again, because rank-one updates accumulate rounding errors. The old state must not be used afterwards.
         """
-        residual = reward - self.offsets.expand_as(state.fresh.sums).gather(-1, arm.unsqueeze(-1)).squeeze(-1)
-        gain = self.gain(state, arm, turn)  # this comes first, because `absorb` may overwrite the posterior
+        residual = reward - of_arm(self.offsets.expand_as(state.fresh.sums), arm)
+        # this comes first, because `absorb` may overwrite the posterior
+        ratio = state.gain + turn * gain(state.posterior, arm)
         posterior = self.absorb(state.posterior, arm, reward, turn)
-        after = EventState(posterior, state.fresh.record(arm, residual, turn), gain, state.server)
+        after = EventState(posterior, state.fresh.record(arm, residual, turn), ratio, state.server)
         pulls = after.fresh.counts.sum(-1)
         due = (turn == 1) & (pulls % AFRESH == 0)
         return after._replace(posterior=self.afresh(posterior, after.known, due)) if due.any() else after
@@ -215,8 +212,8 @@ class OnEvent(ABC, Generic[PosteriorT]):
         # much as the totals that line 9 of Algorithm 1 sends.
         total = state.server.of(run) + star.broadcast(self.statistics(sent.summed()), when)
         posterior, blank = self.informed(run, total, state), Tally.blank(*fresh.counts.shape)
-        overwrite(state, run, EventState(posterior, blank, torch.zeros_like(state.gain[run]), total))
-        return state
+        new = EventState(posterior, blank, torch.zeros_like(state.gain[run]), total)
+        return place(state, run, new, Tensor.index_copy_)
 
 
 @dataclass(frozen=True)
@@ -248,27 +245,17 @@ def recomputed(
     return posterior
 
 
-def overwrite(state: Any, run: Tensor, new: Any) -> None:
-    """Write the entries of some runs into the memory of ``state``; the arguments are those of `place`."""
-    if isinstance(state, tuple):
-        for values, rows in zip(state, new, strict=True):
-            overwrite(values, run, rows)
-    else:
-        state.index_copy_(0, run, new.expand(-1, *state.shape[1:]))
-
-
-def place(state: StateT, run: Tensor, new: StateT) -> StateT:
-    """Return a copy of the ``state`` of a learner in which the entries of some runs are those of ``new``.
+def place(state: StateT, run: Tensor, new: StateT, write: Callable[..., Any] = Tensor.index_copy) -> StateT:
+    """Return the ``state`` of a learner with the entries of some runs from ``new``, as a copy by default.
 
     Args:
         state: A tensor with the runs as its first axis, or a named tuple of such tensors, which may be nested.
         run: The positions of the R runs that are replaced, (R,) int64.
         new: A state of the same kind with R as first axis, which is expanded to the other axes of ``state``.
+        write: `Tensor.index_copy`, or `Tensor.index_copy_` to write into the memory of ``state``.
     """
-    old: Any = state
-    placed: StateT
-    if isinstance(old, tuple):
-        placed = type(state)(*(place(values, run, rows) for values, rows in zip(old, new, strict=True)))
-    else:
-        placed = old.index_copy(0, run, new.expand(-1, *old.shape[1:]))
+    if isinstance(state, tuple):
+        parts = (place(values, run, rows, write) for values, rows in zip(state, new, strict=True))
+        return type(state)(*parts)
+    placed: StateT = write(state, 0, run, new.expand(-1, *state.shape[1:]))
     return placed

@@ -53,8 +53,7 @@ class Problem:
             values = tensor(name, getattr(self, name)).detach()
             require_finite(name, values)
             object.__setattr__(self, name, values)
-        remedy = "give a tuple of run numbers, say (0, 1)"
-        require_kind(isinstance(self.runs, tuple), "runs", self.runs, remedy)
+        require_kind(isinstance(self.runs, tuple), "runs", self.runs, "give a tuple, say (0, 1)")
         for run in self.runs:
             count("runs", run, "number the runs from 0", least=0)
         count("seed", self.seed, "give a seed of at least 0", least=0)

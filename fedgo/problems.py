@@ -11,7 +11,7 @@ have a tenth feature, which is 1. Arms of S runs are (S, K, d_x).
 
 import hashlib
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -110,31 +110,10 @@ def clustered(
         TypeError: ``runs``, ``seed`` or ``sigma`` is of another kind.
     """
     numbers = run_numbers(runs)
-    table = shipped_arms(name)
-    arms = torch.from_numpy(table.features).expand(len(numbers), -1, -1)
-    means = torch.from_numpy(table.means).expand(len(numbers), -1)
-    return Problem(DATA_SETS[name], arms, means, numbers, seed, sigma, reward)
-
-
-class Arms(NamedTuple):
-    """The arms of a data set, sorted by their features.
-
-    Args:
-        features: The centroids, (20, 10) float64.
-        means: The mean rewards, (20,) float64.
-        sizes: The numbers of rows in the clusters, (20,) int64.
-    """
-
-    features: NDArray[np.float64]
-    means: NDArray[np.float64]
-    sizes: NDArray[np.int64]
-
-
-def shipped_arms(name: str) -> Arms:
-    """Return the arms of "magic" or "shuttle" that the package ships."""
     require(name in DATA_SETS, "name", name, f"choose one of {tuple(DATA_SETS)}")
-    table = shipped(ARMS_FOLDER / f"{name}.csv")
-    return Arms(table[:, 2:], table[:, 1], table[:, 0].astype(np.int64))
+    # a row for each cluster: its number of rows, its mean reward, and its centroid
+    table = torch.from_numpy(shipped(ARMS_FOLDER / f"{name}.csv")).expand(len(numbers), -1, -1)
+    return Problem(DATA_SETS[name], table[..., 2:], table[..., 1], numbers, seed, sigma, reward)
 
 
 def shipped(path: Path) -> NDArray[np.float64]:

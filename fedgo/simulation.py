@@ -144,8 +144,8 @@ def simulate(
     require(given == runs, "the number of runs", given, f"Phase I had {runs}; give the same")
     total = first + steps
     noise, order = problem.tape(total), order_of_ties(problem, learner.learners)
-    arms, rewards = _with_room(exploration.arm, steps), _with_room(exploration.reward, steps)
-    up, down = _with_room(exploration.ledger.up, steps), _with_room(exploration.ledger.down, steps)
+    phase_one = (exploration.arm, exploration.reward, *exploration.ledger)
+    arms, rewards, up, down = (torch.nn.functional.pad(values, (0, steps)) for values in phase_one)
     sync = torch.zeros_like(arms, dtype=torch.bool)
     notes: dict[str, Tensor] = {}
     star = Star(clients, Ledger(up, down))
@@ -228,11 +228,6 @@ def _choose(
         turn = turn & (earlier == 0)
         fires = fires & turn
     return Choice(step, indices, arm, turn, fires)
-
-
-def _with_room(values: Tensor, steps: int) -> Tensor:
-    """Return a copy of ``values`` (S, T₀) of Phase I with zeros for ``steps`` steps of Phase II."""
-    return torch.cat([values, values.new_zeros(len(values), steps)], 1)
 
 
 def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor
 
-from fedgo._checks import require
+from fedgo._checks import count
 
 Content = TypeVar("Content")
 Answer = TypeVar("Answer")
@@ -81,9 +81,7 @@ class Star(NamedTuple):
                 given.
         """
         senders = self.clients if senders is None else senders
-        require(
-            0 <= senders <= self.clients, "senders", senders, f"give a number from 0 to N = {self.clients}"
-        )
+        count("senders", senders, f"give a number up to N = {self.clients}", least=0, most=self.clients)
         scalars = torch.as_tensor(message.scalars)
         if self.charged:
             sent = scalars.sum(1) if scalars.ndim == 2 else senders * scalars

@@ -54,11 +54,11 @@ class Trace:
     notes: Mapping[str, Tensor] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        arrays = {name: getattr(self, name) for name in _ARRAYS}
+        arrays = {name: getattr(self, name) for name in ARRAYS}
         arrays |= {f"the note {name!r}": note for name, note in self.notes.items()}
         for name, values in arrays.items():
             require_kind(isinstance(values, Tensor), name, values, "give a tensor")
-            shape, dtype = tuple(values.shape), _ARRAYS.get(name, values.dtype)
+            shape, dtype = tuple(values.shape), ARRAYS.get(name, values.dtype)
             require(values.dtype == dtype, f"the dtype of {name}", values.dtype, f"give {dtype}")
             fits = len(shape) == 2 and shape == self.arm.shape
             remedy = f"give (S, steps), as of arm: {tuple(self.arm.shape)}"
@@ -73,10 +73,7 @@ class Trace:
         if not isinstance(other, Trace):
             return NotImplemented
         mine, theirs = self._entries(), other._entries()
-        return mine.keys() == theirs.keys() and all(
-            torch.equal(a, theirs[name]) if isinstance(a, Tensor) else a == theirs[name]
-            for name, a in mine.items()
-        )
+        return mine.keys() == theirs.keys() and all(np.array_equal(mine[name], theirs[name]) for name in mine)
 
     def _entries(self) -> dict[str, Any]:
         """Return all fields but ``notes`` by name, and every note as "note: " and its name."""
@@ -100,13 +97,9 @@ class Trace:
             ValueError: ``runs`` is below 1 or above the number of runs of this trace.
             TypeError: ``runs`` is not a whole number.
         """
-        available = len(self.arm)
-        return self.part(slice(count("runs", runs, f"available are {available}", most=available)))
-
-    def part(self, runs: slice) -> "Trace":
-        """Return a trace of the runs whose positions the slice ``runs`` selects, perhaps of none."""
-        arrays: dict[str, Any] = {name: getattr(self, name)[runs] for name in _ARRAYS}
-        return replace(self, **arrays, notes={name: values[runs] for name, values in self.notes.items()})
+        count("runs", runs, f"available are {len(self.arm)}", most=len(self.arm))
+        arrays: dict[str, Any] = {name: getattr(self, name)[:runs] for name in ARRAYS}
+        return replace(self, **arrays, notes={name: values[:runs] for name, values in self.notes.items()})
 
     @classmethod
     def join(cls, traces: Sequence["Trace"]) -> "Trace":
@@ -123,10 +116,8 @@ class Trace:
             (t.algorithm, t.problem, t.clients, t.phase_one, t.arm.shape[1], *sorted(t.notes)) for t in traces
         }
         require(len(kinds) == 1, "the experiments", sorted(kinds), "join the runs of one experiment only")
-        whole: dict[str, Any] = {
-            name: torch.cat([getattr(trace, name) for trace in traces]) for name in _ARRAYS
-        }
-        notes = {name: torch.cat([trace.notes[name] for trace in traces]) for name in traces[0].notes}
+        whole: dict[str, Any] = {name: torch.cat([getattr(t, name) for t in traces]) for name in ARRAYS}
+        notes = {name: torch.cat([t.notes[name] for t in traces]) for name in traces[0].notes}
         return replace(traces[0], **whole, notes=notes)
 
     def to_frame(self) -> Any:
@@ -180,14 +171,14 @@ class Trace:
         """
         try:
             with open(path, "rb") as opened, np.load(opened, allow_pickle=False) as file:
-                missing = {"about", *_ARRAYS} - {*file.files}
+                missing = {"about", *ARRAYS} - {*file.files}
                 require(not missing, "what the file has", file.files, f"{sorted(missing)} are missing")
                 about = json.loads(str(file["about"]))
                 arrays = {name: torch.from_numpy(file[name]) for name in file.files if name != "about"}
             notes = {
                 name.removeprefix(_NOTE): values for name, values in arrays.items() if name.startswith(_NOTE)
             }
-            trace = cls(**about | {name: arrays[name] for name in _ARRAYS}, notes=notes)
+            trace = cls(**about | {name: arrays[name] for name in ARRAYS}, notes=notes)
             for name, least in {"arm": 0, "up": 0, "down": 0, "regret": 0, "reward": -math.inf}.items():
                 values = arrays[name]
                 require_each(values.isfinite() & (values >= least), name, values, "the file is damaged")
@@ -201,7 +192,7 @@ class Trace:
 
 
 _NOTE = "note: "  # what stands before the name of a note in a file
-_ARRAYS = {
+ARRAYS = {
     "arm": torch.int64,
     "reward": torch.float64,
     "regret": torch.float64,

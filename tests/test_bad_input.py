@@ -26,7 +26,7 @@ from fedgo.theory.assumptions import Assumptions
 from fedgo.theory.ball import radius
 from fedgo.theory.interpolation import interpolate
 from fedgo.theory.replay import replay
-from fedgo.theory.smoothness import box, suprema
+from fedgo.theory.smoothness import box
 from fedgo.theory.theorem import Premises, TheoremSetting
 
 NAN, INF = math.nan, math.inf
@@ -90,7 +90,6 @@ CALM = Assumptions(**ASSUMED)
 RISK = {"a": CALM, "exploration": 100, "delta": 0.1}
 CLASS = {"size": 2, "data": 9, "delta": 0.1, "value": 1.0}
 GROWN = replace(CALM, tail=0.8, exponent=1.5)
-LINE = dict(zip(("network", "start", "end", "arms"), (NETWORK, *SHARED.w0[:, 0], ARMS[0]), strict=True))
 CASES = [
     *row(fedgo.Problem, MADE, arms=bad(but(ARMS, NAN, 0, 1, 2), ARMS[0], kinds=(ARMS.numpy(),))),
     *row(fedgo.Problem, MADE, means=bad(but(MEANS, NAN, 1, 2), MEANS[:, :2], kinds=(None,))),
@@ -132,7 +131,6 @@ CASES = [
     *row(Assumptions, ASSUMED, tail=bad(0.0), curvature=bad(-0.1), noise=bad(-0.1), exponent=bad(2.0)),
     *row(Premises, {"a": CALM, "clients": 20, "rounds": 100}, delta=DELTA, clients=WHOLE, rounds=WHOLE),
     *row(theory.worlds.single_unit, {"runs": 2}, dimension=bad(0), scale=bad(0.0), arms=bad(0)),
-    *row(suprema, LINE, pieces=bad(0)),
     *row(theory.oracle.iota, RISK, delta=DELTA),
     *row(theory.oracle.regression_risk, RISK, delta=DELTA, exploration=bad(0), radius=bad(-1.0)),
     *row(theory.oracle.finite_risk, CLASS | {"noise": 1.0}, delta=DELTA),

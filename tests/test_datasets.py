@@ -12,7 +12,7 @@ import pytest
 from numpy.testing import assert_allclose
 
 from fedgo import problems
-from fedgo.problems import shipped, shipped_arms
+from fedgo.problems import shipped
 
 sys.path.append(str(Path(__file__).resolve().parents[1] / "data"))
 import uci_arms
@@ -30,7 +30,8 @@ names = pytest.mark.parametrize("name", uci_arms.RAW)
 
 @names
 def test_the_shipped_arms_account_for_every_row(name: str) -> None:
-    features, means, sizes = shipped_arms(name)
+    table = shipped(problems.ARMS_FOLDER / f"{name}.csv")
+    sizes, means, features = table[:, 0], table[:, 1], table[:, 2:]
     totals = ROWS[name]
     assert features.shape == (20, 10) and means.shape == sizes.shape == (20,)
     assert features.min() >= 0 and features.max() <= 1

@@ -75,14 +75,13 @@ USE = """import sys
 from pathlib import Path
 
 import fedgo
-from fedgo.problems import shipped_arms
 
 network = fedgo.Network(d_x=2, hidden=3)
 problem: fedgo.Problem = fedgo.realizable(network, runs=2, arms=5)
 start = fedgo.shared_start(problem, network, clients=2, rounds=3)
 trace: fedgo.Trace = fedgo.fed_go_ucb(start, fedgo.Settings(lam=0.1))
 assert Path(fedgo.__file__).is_relative_to(sys.argv[1]) and "botorch" not in sys.modules
-print(trace.arm.shape[1], len(shipped_arms("magic").means))
+print(trace.arm.shape[1], fedgo.clustered("magic", 1).means.shape[1])
 """
 
 

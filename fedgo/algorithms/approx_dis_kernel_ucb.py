@@ -23,7 +23,7 @@ from torch import Tensor
 
 from fedgo._checks import number, on_cpu
 from fedgo._streams import generator, uniform_draws
-from fedgo.confidence import Posterior, Tally, condition, require_prior, width
+from fedgo.confidence import Posterior, Tally, condition, of_arm, require_prior, width
 from fedgo.messages import names_arms, scalars
 from fedgo.phase_one import Exploration
 from fedgo.phase_two import Settings, place, require_run
@@ -128,14 +128,14 @@ class NystroemKernel:
 
     def fires(self, state: KernelState, arm: Tensor) -> Tensor:
         """Return whether each client's sum of variances would exceed γ with the pull of ``arm``, (S, N) bool."""
-        return state.spent + _of_arm(state.before, arm) > self.settings.gamma
+        return state.spent + of_arm(state.before, arm) > self.settings.gamma
 
     def learn(self, state: KernelState, arm: Tensor, reward: Tensor, turn: Tensor) -> KernelState:
         """Return the state after one pull of each client with ``turn`` 1, in the features of the current dictionary."""
         return state._replace(
             posterior=state.posterior.absorb(arm, reward, turn),
             own=state.own.record(arm, reward, turn),
-            spent=state.spent + turn * _of_arm(state.before, arm),
+            spent=state.spent + turn * of_arm(state.before, arm),
             fresh=state.fresh + turn,
         )
 
@@ -211,8 +211,3 @@ def nystroem(kernel: Tensor, dictionary: Tensor) -> Tensor:
 def _variance(state: KernelState) -> Tensor:
     """Return the variance of each arm for each client, (S, N, K)."""
     return state.posterior.variance + state.rest
-
-
-def _of_arm(values: Tensor, arm: Tensor) -> Tensor:
-    """Return the entry of ``values`` (..., K) at ``arm`` (...)."""
-    return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)

@@ -14,7 +14,7 @@ from torch import Tensor
 from fedgo._checks import on_cpu
 from fedgo.algorithms.approx_dis_kernel_ucb import rbf
 from fedgo.algorithms.go_ucb import Immediate, SharedState
-from fedgo.confidence import Estimates, Tally, require_prior
+from fedgo.confidence import Estimates, Tally
 from fedgo.phase_one import Exploration, explore
 from fedgo.phase_two import Settings, require_run
 from fedgo.problem import Problem
@@ -96,7 +96,6 @@ def exact_kernel_ucb(
         TypeError: An argument is of another kind.
     """
     require_run(problem, clients, steps, settings)
-    require_prior(1.0, settings.lam)
     values, vectors = torch.linalg.eigh(rbf(problem.arms, lengthscale))
     features = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)).unsqueeze(1)
     runs, d_x = len(problem.runs), problem.arms.shape[-1]

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import on_cpu, require, require_kind
-from fedgo.confidence import Posterior, Tally, compress, condition, first_order, require_prior
+from fedgo.confidence import Posterior, Tally, compress, condition, first_order, of_arm, require_prior
 from fedgo.langevin import Langevin, Shards, langevin_rounds, last
 from fedgo.line_three.ascent import LineThree
 from fedgo.line_three.images import view
@@ -65,7 +65,7 @@ def fed_go_ucb(
             parameters.
         TypeError: An argument is of another kind.
     """
-    return _run("Fed-GO-UCB", fed_go_learner(start, settings, argmax, space), start)
+    return run_from(start, "Fed-GO-UCB", fed_go_learner(start, settings, argmax, space))
 
 
 def fed_go_learner(
@@ -97,7 +97,7 @@ def one_go_ucb(start: Start, settings: Settings, argmax: Argmax = "first-order")
     _check(start, settings)
     features, offsets, optimism = _linearised(start, settings, argmax)
     learner = Immediate(features, offsets, start.network.size, settings, optimism)
-    return _run("One-GO-UCB", learner, start)
+    return run_from(start, "One-GO-UCB", learner)
 
 
 @on_cpu
@@ -117,7 +117,7 @@ def n_go_ucb(start: Start, settings: Settings, argmax: Argmax = "first-order") -
     alone = Settings(settings.lam, settings.beta, float("inf"))
     features, offsets, optimism = _linearised(start, alone, argmax)
     learner = EventTriggered(start.clients, features, offsets, start.network.size, alone, optimism)
-    return _run("N-GO-UCB", learner, start)
+    return run_from(start, "N-GO-UCB", learner)
 
 
 @on_cpu
@@ -224,7 +224,7 @@ class Immediate:
 
     def learn(self, state: SharedState, arm: Tensor, reward: Tensor, turn: Tensor) -> SharedState:
         """Return the state after one pull of the runs with ``turn`` 1; every hundredth time it is computed afresh."""
-        residual = reward - self.offsets.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
+        residual = reward - of_arm(self.offsets, arm)
         known = state.known.record(arm, residual, turn)
         posterior = state.posterior.absorb(arm, reward, turn)
         due = (turn == 1) & (known.counts.sum(-1) % AFRESH == 0)
@@ -262,7 +262,7 @@ def _linearised(start: Start, settings: Settings, argmax: Argmax) -> tuple[Tenso
     return features, offsets, LineThree(view(start.network, start.w0, arms), settings.lam, settings.beta)
 
 
-def _run(name: str, learner: Learner[Any], start: Start) -> Trace:
+def run_from(start: Start, name: str, learner: Learner[Any]) -> Trace:
     """Play NT steps of ``learner`` after the Phase I of ``start``, and return the trace of both phases."""
     steps = start.clients * start.rounds
     return simulate(name, start.problem, learner, start.exploration, start.clients, steps)

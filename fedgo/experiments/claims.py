@@ -111,7 +111,9 @@ def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
         if not claim.others:
             label, above, below = "second half / all", (ours, "scalars_late"), (ours, "scalars_phase_two")
         samples = (column(runs, problem, player, quantity) for player, quantity in (above, below))
-        estimate, low, high = interval(_ratio, *samples)
+        estimate, low, high = interval(
+            lambda above, below, axis: above.mean(axis) / below.mean(axis), *samples
+        )
         claimed, opposite = high < claim.limit, low > claim.limit
         if claim.side == "above":
             claimed, opposite = opposite, claimed
@@ -184,11 +186,6 @@ def column(runs: Any, problem: str, player: str, name: str) -> Array:
     rows = runs[(runs["problem"] == problem) & (runs["player"] == player)]
     values: Array = rows.sort_values("run")[name].to_numpy(dtype=float)
     return values
-
-
-def _ratio(ours: Array, other: Array, axis: int) -> Any:
-    """Return the mean of ``ours`` divided by the mean of ``other``, on ``axis``."""
-    return ours.mean(axis) / other.mean(axis)
 
 
 # The claims are in the order of the paper. A field that the file leaves out has the default of `Claim`.

@@ -6,7 +6,7 @@ s²I) of the parameter, κ standard deviations of optimism and the noise's stand
 The players of the paper's studies are in `fedgo.experiments.roster`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -24,13 +24,11 @@ MANY = 100  # with more arms than this, Fed-GO-UCB uses the learner for many arm
 Call = Callable[[World, Setting], Trace]  # how an algorithm plays a world with a setting
 
 
-def known_as(
-    algorithm: Callable[..., Trace], options: Mapping[str, Any] | None = None
-) -> Callable[[Call], Call]:
+def known_as(algorithm: Callable[..., Trace], **options: Any) -> Callable[[Call], Call]:
     """Return a decorator that gives a function the ``key`` under which its traces are stored: algorithm and options."""
 
     def named(call: Call) -> Call:
-        parts = [f"{name}={value}" for name, value in (options or {}).items()]
+        parts = [f"{name}={value}" for name, value in options.items()]
         vars(call)["key"] = ", ".join([f"{algorithm.__module__}.{algorithm.__qualname__}", *parts])
         return call
 
@@ -92,7 +90,7 @@ def from_start(run: Callable[..., Trace], private: bool = False, **options: Any)
         options: Further arguments of ``run``, by name.
     """
 
-    @known_as(run, options)
+    @known_as(run, **options)
     def play(world: World, setting: Setting) -> Trace:
         start, space = world.private if private else world.shared, {}
         if run is fed_go_ucb and world.problem.means.shape[1] > MANY:

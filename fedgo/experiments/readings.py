@@ -20,8 +20,8 @@ from fedgo.network import Network
 from fedgo.phase_one import shared_start
 from fedgo.phase_two import Settings
 from fedgo.problem import Problem
-from fedgo.problems import cosine8, hartmann6
-from fedgo.trace import Trace
+from fedgo.problems import hartmann6
+from fedgo.trace import ARRAYS, Trace
 
 TRIO = ("Fed-GO-UCB", "DisLinUCB", "UCB1, shared")  # three fast algorithms of different kinds
 OWN = "as in the book"  # the name of the player of Fed-GO-UCB with the book's own constants
@@ -50,10 +50,7 @@ def _standardised(problem: Problem) -> Problem:
 # For each reading, the name of its experiment and the change of its problem.
 READINGS: Mapping[str, tuple[str, Alteration]] = {
     "Cosine8": ("cosine8", lambda problem: problem),
-    "Cosine8, sign as printed": (
-        "cosine8",
-        lambda problem: cosine8(problem.runs, seed=problem.seed, negated=False),
-    ),
+    "Cosine8, sign as printed": ("cosine8", lambda problem: replace(problem, means=-problem.means)),
     "Hartmann6": ("hartmann6", lambda problem: problem),
     **{f"Hartmann6, arms of run {run + 1}": ("hartmann6", _arms_of(run)) for run in range(3)},
     "MagicTelescope": ("magic", lambda problem: problem),
@@ -80,14 +77,8 @@ WITH_GAMMA = ("Fed-GO-UCB", "DisLinUCB", "ApproxDisKernelUCB")
 SENDERS = (*WITH_GAMMA, "Fed-GLB-UCB", "One-GO-UCB", "Kernel UCB, at once", "UCB1, shared")
 
 
-def reading_players(tune: Sweep) -> dict[str, Player]:
-    """Return a player for each of the `READINGS`, with three algorithms (`TRIO`), and of the `CONSTANTS`."""
-    players = {name: _reading(experiment, change, tune) for name, (experiment, change) in READINGS.items()}
-    return players | {name: _constant(tune, **values) for name, values in CONSTANTS.items()}
-
-
-def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
-    """Return the player of a reading; each setting in its grid names one of the algorithms of `TRIO`."""
+def reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
+    """Return the player of one of the `READINGS`; each setting in its grid names one of the algorithms of `TRIO`."""
 
     def play(world: World, setting: Setting) -> Trace:
         algorithm, changed = setting["algorithm"], replace(world, problem=change(world.problem))
@@ -96,8 +87,8 @@ def _reading(experiment: str, change: Alteration, tune: Sweep) -> Player:
     return Player(play, grid(algorithm=TRIO))
 
 
-def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
-    """Return a player of Fed-GO-UCB with other constants, and with the setting tuned on Hartmann6.
+def constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one: Any) -> Player:
+    """Return the player of one of the `CONSTANTS`: Fed-GO-UCB with these and with the setting tuned on Hartmann6.
 
     Its traces are cut to the first 10 + NT steps, so that all such players have the same length (`LEAST`).
     """
@@ -108,22 +99,14 @@ def _constant(tune: Sweep, hidden: int = HIDDEN, sigma: float = 0.1, **phase_one
         start = shared_start(problem, network, world.clients, world.rounds, **phase_one)
         tuned = tune.setting("Fed-GO-UCB", EXPERIMENTS["hartmann6"])
         trace = fed_go_ucb(start, Settings(**tuned))
-        pulls, arrays = (
-            LEAST + world.clients * world.rounds,
-            ("arm", "reward", "regret", "up", "down", "sync"),
-        )
-        return replace(trace, **{name: getattr(trace, name)[:, :pulls] for name in arrays})
+        pulls = LEAST + world.clients * world.rounds
+        return replace(trace, **{name: getattr(trace, name)[:, :pulls] for name in ARRAYS})
 
     return Player(play, grid(algorithm=TRIO[:1]))
 
 
-def senders(tune: Sweep) -> dict[str, Player]:
-    """Return a player for each algorithm in `SENDERS`, at each threshold in `GAMMAS` if it has one."""
-    return {name: _sender(name, tune) for name in SENDERS}
-
-
-def _sender(algorithm: str, tune: Sweep) -> Player:
-    """Return the player of ``algorithm``, whose settings have a "threshold" that takes the place of the tuned γ."""
+def sender(algorithm: str, tune: Sweep) -> Player:
+    """Return the player of one of the `SENDERS` at each of the `GAMMAS`, which take the place of the tuned γ."""
 
     def play(world: World, setting: Setting) -> Trace:
         assert world.regime is not None

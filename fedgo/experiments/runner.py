@@ -41,16 +41,15 @@ from fedgo.experiments.world import PROBLEMS, REGIME, TUNING_SEED, Entry, Regime
 from fedgo.messages import Encoding
 
 DATA = Path(__file__).parent / "data"
-SHIPPED = (
-    DATA,
-    *sorted(DATA.parents[1].glob("beyond/*/data")),
-)  # the folders of the package that have tables
+# the folders of the package that have tables
+SHIPPED = (DATA, *sorted(DATA.parents[1].glob("beyond/*/data")))
 SEED = 0  # the seed of the evaluation runs
 PAUSE = 10.0  # seconds between two writes of a table that grows
 DECIMALS = 6  # the numbers of a table are rounded to these decimals
 MEASURED = ("seconds", "gigabytes")  # columns that differ whenever they are measured
 # A number that is played again may differ by this share of it, or by half of the last decimal of the coarsest tables.
 TOLERANCE = {"rtol": 1e-9, "atol": 0.0051}
+NO_ROWS = pd.DataFrame(columns=["run", "regret"])
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -63,7 +62,6 @@ _written = 0  # how often tables were written: the caches of `until_written` beg
 
 def until_written(function: Callable[P, T]) -> Callable[P, T]:
     """Return ``function`` with a cache of its values, which are computed anew after `run` has written a table."""
-
     kept: Any = lru_cache(4096)(lambda written, *args, **how: function(*args, **how))
 
     @wraps(function)
@@ -224,25 +222,19 @@ class Sweep:
         """
         wanted = [played for played in self.played_on(name) if regime in str(played)]
         chooser = self.players[name].setting_of or name
+        needed: list[tuple[Regime, str, Sequence[Setting], int, float]] = []
         for group in filter(None, dict.fromkeys(self.group(name, played) for played in wanted)):
             choice = self.choice(stored, chooser, group)
-            for tuned in group:
-                yield from self._lacking(
-                    stored, chooser, tuned, choice.waiting, self.tuning_seed, choice.runs
-                )
-        for played in wanted if [*self.regimes(name)] else ():
-            settings, runs = self.settings(stored, name, played), min(self.runs(name, played), most)
-            yield from self._lacking(stored, name, played, settings, SEED, runs)
-
-    def _lacking(
-        self, stored: "Stored", name: str, regime: Regime, settings: Sequence[Setting], seed: int, runs: float
-    ) -> Iterator[Job]:
-        """Yield the jobs for those of the first ``runs`` runs of each of the ``settings`` that the table lacks."""
-        for setting in settings:
-            have = stored.runs(cell(regime, name, setting, seed))
-            missing = tuple(run for run in range(int(runs)) if run not in have)
-            for first in range(0, len(missing), self.batch):
-                yield Job(self, regime, name, setting, seed, missing[first : first + self.batch])
+            needed += [(on, chooser, choice.waiting, self.tuning_seed, choice.runs) for on in group]
+        for on in wanted if [*self.regimes(name)] else ():
+            settings, runs = self.settings(stored, name, on), min(self.runs(name, on), most)
+            needed.append((on, name, settings, SEED, runs))
+        for on, player, settings, seed, runs in needed:
+            for setting in settings:
+                have = stored.cells.get(cell(on, player, setting, seed), NO_ROWS)["run"].tolist()
+                lacking = tuple(run for run in range(int(runs)) if run not in have)
+                for first in range(0, len(lacking), self.batch):
+                    yield Job(self, on, player, setting, seed, lacking[first : first + self.batch])
 
 
 def cell(regime: Regime, name: str, setting: Setting, seed: int) -> Cell:
@@ -254,8 +246,7 @@ def cells(table: Any, problems: Mapping[str, Entry] = PROBLEMS) -> dict[Cell, An
     """Return the rows of ``table`` by cell. A parameter that a setting does not have is empty in its rows."""
     rows_of = {}
     if len(table):
-        names = list(table.columns)
-        names = names[names.index(REGIME[0]) : names.index("seed") + 1]
+        names = [*table.loc[:, REGIME[0] : "seed"].columns]
         for _, rows in table.groupby(names, dropna=False, sort=False):
             (first,) = rows.head(1)[names].to_dict("records")
             regime = Regime(**{name: first.pop(name) for name in REGIME}, problems=problems)
@@ -278,15 +269,9 @@ class Stored:
             key: dict(zip(rows["runs"], rows["regret"], strict=True)) for key, rows in cells(kept).items()
         }
 
-    def runs(self, key: Cell) -> set[int]:
-        """Return the numbers of the runs that the table has for the cell ``key``."""
-        return set(self.cells[key]["run"].tolist()) if key in self.cells else set()
-
     def regrets(self, key: Cell) -> dict[int, float]:
         """Return the final regrets that the table has for the cell ``key``, by the number of the run."""
-        if key not in self.cells:
-            return {}
-        rows = self.cells[key]
+        rows = self.cells.get(key, NO_ROWS)
         return dict(zip(rows["run"].tolist(), rows["regret"].tolist(), strict=True))
 
     def score(self, key: Cell, runs: int, tail: bool = False) -> float | None:
@@ -314,7 +299,7 @@ def read(name: str, folder: Path = DATA) -> Any:
     """Return the table of the study ``name`` from ``folder``, or from the package if ``folder`` has none."""
     path = path_of(name, folder)
     require(path.is_file(), "the study", name, f"there is no table of it; run make study NAME={name}")
-    return _stored(name, folder)
+    return pd.read_csv(path)
 
 
 @until_written
@@ -333,9 +318,9 @@ def facts(name: str, folder: Path = DATA) -> dict[str, Any]:
     return dict(json.loads(path_of(name, folder, "json").read_text(encoding="utf-8")))
 
 
-def dates(name: str, folder: Path = DATA) -> str:
+def dates(name: str) -> str:
     """Return the day, or the first and the last day, on which the rows of a table were made, such as "2026-11-22"."""
-    made = facts(name, folder)["made"]
+    made = facts(name)["made"]
     days = sorted(text[:10] for entry in made for text in entry.get("between") or [entry["when"]])
     return " to ".join(dict.fromkeys([days[0], days[-1]]))
 
@@ -366,17 +351,21 @@ def run(
     is_played = any(regime in title for title in played)
     require(is_played, "regime", regime, f"give a part of the name of one that {names} play: {tuple(played)}")
     folder.mkdir(parents=True, exist_ok=True)
+    path = path_of(study.name, folder)
+    table, made = pd.DataFrame(), []
+    if path.is_file():
+        table, made = pd.read_csv(path), facts(study.name, folder)["made"]
     call = {
         "when": datetime.now(UTC).strftime("%Y-%m-%d %H:%M:%S UTC"),
         "commit": commit(),
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
+    made.append({**call, "rows": 0})
     try:
-        table = _stored(study.name, folder)
         if fresh and len(table):
-            table = _write(study, table[~asked(table, names, regime)], [], folder, call)
+            table = _write(study, table[~asked(table, names, regime)], [], folder, made)
         while jobs := _lacking(study, Stored(table, study, not fresh), names, regime, runs):
-            table = _grown(study, table, jobs, folder, call)
+            table = _grown(study, table, jobs, folder, made)
     finally:
         forget()
     return read(study.name, folder)
@@ -395,7 +384,7 @@ def _lacking(study: Sweep, stored: Stored, names: Sequence[str], regime: str, ru
     return sorted(once.values(), key=lambda job: job.runs[0])
 
 
-def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, call: Mapping[str, Any]) -> Any:
+def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, made: list[Any]) -> Any:
     """Play ``jobs``, write their rows every `PAUSE` seconds and at the end, and return the table.
 
     An interruption loses no row of a finished job.
@@ -410,28 +399,17 @@ def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, call: Ma
             if now - written > PAUSE:
                 left = (now - begun) / number * (len(jobs) - number) / 60
                 print(f"{study.name}: {number:,} of {len(jobs):,} jobs, {left:.0f} min left", file=sys.stderr)
-                table, rows, written = _write(study, table, rows, folder, call), [], time.monotonic()
+                table, rows, written = _write(study, table, rows, folder, made), [], time.monotonic()
     finally:
         if rows:
-            table = _write(study, table, rows, folder, call)
+            table = _write(study, table, rows, folder, made)
     return table
 
 
-def _stored(name: str, folder: Path) -> Any:
-    """Return the table of the study ``name`` in ``folder`` or in the package, or an empty frame."""
-    path = path_of(name, folder)
-    return pd.read_csv(path) if path.is_file() else pd.DataFrame()
-
-
-def _write(study: Sweep, table: Any, rows: list[Any], folder: Path, call: Mapping[str, Any]) -> Any:
+def _write(study: Sweep, table: Any, rows: list[Any], folder: Path, made: list[Any]) -> Any:
     """Return ``table`` with ``rows``, written with its JSON file; of two rows for one run the newer stays."""
-    path = path_of(study.name, folder, "json")
-    made = facts(study.name, folder)["made"] if path.is_file() else []
     if rows:
-        entry = next((entry for entry in made if call.items() <= entry.items()), None)
-        if entry is None:
-            made.append(entry := {**call, "rows": 0})
-        entry["rows"] += len(rows)
+        made[-1]["rows"] += len(rows)
         new = pd.DataFrame(rows)
         new[list(study.columns)] = new[list(study.columns)].round(DECIMALS)
         table = pd.concat([table, new], ignore_index=True)
@@ -440,14 +418,11 @@ def _write(study: Sweep, table: Any, rows: list[Any], folder: Path, call: Mappin
     order = [*first, *settings, *last]
     table = table.drop_duplicates(order, keep="last").reindex(columns=[*order, *study.columns])
     table = table.sort_values(order, ignore_index=True)
-    content = {"study": study.name, "about": study.about, "made": made}
-    texts = {
-        "json": json.dumps(content, indent=1, ensure_ascii=False) + "\n",
-        "csv": table.to_csv(index=False),
-    }
-    for kind, text in texts.items():
+    content = {"study": study.name, "about": study.about, "made": [call for call in made if call["rows"]]}
+    text = json.dumps(content, indent=1, ensure_ascii=False) + "\n"
+    for kind, written in (("json", text), ("csv", table.to_csv(index=False))):
         partial = folder / f".{study.name}.{kind}"  # an interruption leaves the older file whole
-        partial.write_text(text, encoding="utf-8")
+        partial.write_text(written, encoding="utf-8")
         partial.replace(folder / f"{study.name}.{kind}")
     return table
 
@@ -482,18 +457,16 @@ def missing(study: Sweep) -> dict[str, str]:
     return {name: module for name, module in study.needs.items() if find_spec(module) is None}
 
 
-def check(
-    study: Sweep, players: Sequence[str] = (), regime: str = "", seed: int | None = None, folder: Path = DATA
-) -> Any:
+def check(study: Sweep, players: Sequence[str] = (), regime: str = "", folder: Path = DATA) -> Any:
     """Play one row of each player again, compare it with the table, and return the comparison (`compared`).
 
-    Players whose modules are not installed (`missing`) are not played. Nothing is written.
+    The rows are drawn anew at every call. Players whose modules are not installed (`missing`) are not played. Nothing
+    is written.
 
     Args:
         study: The study.
         players: The names of the players; all if there are none.
         regime: Play only rows on regimes with this text.
-        seed: Determines which row of each player is played; with None a row is drawn anew at every call.
         folder: The folder in which the table is kept, or the package.
     """
     table = read(study.name, folder)
@@ -501,7 +474,7 @@ def check(
     rows = table[wanted & ~table["player"].isin(missing(study))]
     remedy = "ask for a player of the table whose libraries are installed"
     require(len(rows) > 0, "the number of rows to play again", 0, remedy)
-    rows = rows.groupby("player").sample(1, random_state=seed)
+    rows = rows.groupby("player").sample(1)
     return compared(study, rows, afresh(study, rows), folder)
 
 
@@ -514,9 +487,7 @@ def compared(study: Sweep, rows: Any, now: Any, folder: Path = DATA) -> Any:
     made = facts(study.name, folder)["made"]
     out = {*MEASURED, *(name for entry in made for name in entry.get("batch means", ()))}
     before, after = rows[list(study.columns)].astype(float), now[list(study.columns)].astype(float)
-    skipped = before.isna() & after.notna()
-    for name in out & {*study.columns}:
-        skipped[name] = True
+    skipped = (before.isna() & after.notna()) | before.columns.isin([*out])
     close = np.isclose(before, after, equal_nan=True, **TOLERANCE) | skipped
     left_out = [
         ", ".join(study.columns[place] for place in np.flatnonzero(row)) for row in skipped.to_numpy()

@@ -19,11 +19,7 @@ CLAIMED = ("regret", "scalars", "scalars_phase_two", "scalars_late")
 # --- The paper's comparison: a setting for each algorithm on each problem
 
 RUNGS = (Rung(32, 10), Rung(12, 30), Rung(8, 100))
-
-
-def _each_alone(name: str) -> list[Regimes]:
-    """Return each experiment of the paper as a group of its own, the same for every player."""
-    return [(regime,) for regime in EXPERIMENTS.values()]
+EACH_ALONE: list[Regimes] = [(regime,) for regime in EXPERIMENTS.values()]
 
 
 TUNE = Sweep(
@@ -31,7 +27,7 @@ TUNE = Sweep(
     "successive halving for every algorithm of the paper's comparison on its four problems",
     ALGORITHMS,
     ("regret", "seconds"),
-    chosen_on=_each_alone,
+    chosen_on=lambda name: EACH_ALONE,
     rungs=lambda name: RUNGS,
     batch=100,
 )
@@ -54,7 +50,7 @@ IN_SAMPLE = Sweep(
     "the paper's algorithm at the settings that are best on the runs of the claims themselves",
     {name: ALGORITHMS[name] for name in ("Fed-GO-UCB", "One-GO-UCB")},
     CLAIMED,
-    chosen_on=_each_alone,
+    chosen_on=lambda name: EACH_ALONE,
     rungs=lambda name: (Rung(32, CLAIM_RUNS),),
     tuning_seed=CLAIM_SEED,
     encoding="dense",
@@ -65,7 +61,8 @@ IN_SAMPLE = Sweep(
 ALTERED = Sweep(
     "readings",
     "other readings of the setup, and other constants of Fed-GO-UCB, at the settings tuned for the book's own",
-    readings.reading_players(TUNE),
+    {name: readings.reading(*given, TUNE) for name, given in readings.READINGS.items()}
+    | {name: readings.constant(TUNE, **values) for name, values in readings.CONSTANTS.items()},
     ("regret",),
     regimes=lambda name: [EXPERIMENTS[readings.READINGS.get(name, ("hartmann6",))[0]]],
     runs=lambda name, regime: 10 if name in readings.READINGS else 20,
@@ -73,7 +70,7 @@ ALTERED = Sweep(
 BILLS = Sweep(
     "bills",
     "regret, and the scalars sent in the cheapest form and as matrices, by threshold",
-    readings.senders(TUNE),
+    {name: readings.sender(name, TUNE) for name in readings.SENDERS},
     ("regret", "scalars", "scalars_dense"),
     regimes=lambda name: EXPERIMENTS.values(),
     runs=lambda name, regime: 10,

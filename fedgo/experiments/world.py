@@ -130,9 +130,8 @@ class Regime:
     @property
     def entry(self) -> Entry:
         """The problem's entry."""
-        require(
-            self.problem in self.problems, "problem", self.problem, f"choose one of {tuple(self.problems)}"
-        )
+        known = tuple(self.problems)
+        require(self.problem in known, "problem", self.problem, f"choose one of {known}")
         return self.problems[self.problem]
 
     @property

@@ -111,9 +111,8 @@ def _unknown(balls: Images) -> Optimum:
 def _ascended(balls: Images, before: Optimum, chosen: Tensor | None = None) -> Optimum:
     """Return ``before`` with the ascents of all arms run again for the learners ``chosen`` (V, M), or for all."""
     values, u, root = before.value.clone(), before.u.clone(), math.sqrt(balls.beta)
-    wanted = torch.ones_like(values, dtype=torch.bool)
-    if chosen is not None:
-        wanted &= chosen.unsqueeze(-1)
+    every = torch.ones_like(values, dtype=torch.bool)
+    wanted = every if chosen is None else every & chosen.unsqueeze(-1)
     for chunk in wanted.nonzero().split(_ARMS_AT_ONCE):
         at = tuple(chunk.T)
         below = rows(balls, at)

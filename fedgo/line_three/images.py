@@ -36,11 +36,6 @@ class View(NamedTuple):
     inner: Tensor
     gram: Tensor
 
-    @property
-    def size(self) -> Tensor:
-        """The number 1 + |x|² of each arm, (..., K)."""
-        return self.inner.diagonal(dim1=-2, dim2=-1)
-
 
 def view(network: Network, w0: Tensor, arms: Tensor) -> View:
     """Return the images of ŵ₀ (..., d_w) and of the gradients of ``arms`` (..., K, d_x), fixed during Phase II."""
@@ -123,7 +118,7 @@ def rows(images: Images, at: tuple[Tensor, Tensor, Tensor]) -> Rows:
     low = torch.cat([inner * view.slope[which, index], unit, torch.ones_like(unit[..., :1])], -1)
     centre = view.theta[owner, arm] + (images.centre[owner, learner].unsqueeze(-2) @ low).squeeze(-2)
     z, outer = torch.ones_like(centre).tensor_split([centre.shape[-1] // 2], -1)
-    scale = torch.cat([z * view.size[owner, arm].unsqueeze(-1), outer], -1) / images.lam
+    scale = torch.cat([z * view.inner[owner, arm, arm].unsqueeze(-1), outer], -1) / images.lam
     return Rows(centre, scale, low, images.weight[owner, learner] @ low)
 
 

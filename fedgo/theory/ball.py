@@ -7,7 +7,6 @@ matrix of a client's pulls s with gradients g_s, and its log-ratio is Λ = ln(de
 """
 
 import math
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -27,21 +26,13 @@ def information_bound(dimension: int, pulls: float, slope: float, lam: float) ->
     return dimension * math.log1p(pulls * slope**2 / (dimension * lam))
 
 
-class Terms(NamedTuple):
-    """The terms of the noise, of λ and of the network's second derivatives in `radius_printed`; β_t is their sum."""
-
-    noise: float
-    regularisation: float
-    linearisation: float
-
-
 def radius_printed(
     a: Assumptions, lam: float, pulls: int, step: int, exploration: int, delta: float
-) -> Terms:
-    """Return the three terms of the squared radius β_t of the printed confidence lemma, with its proof's constants.
+) -> float:
+    """Return the squared radius β_t of the printed confidence lemma, with its proof's constants.
 
-    They are 4σ²(R + 2 ln(π²t²/(3δ))), 4λρ₀² and 2C_h²ρ₀⁴nR, with R of `information_bound` and the printed bound on ρ₀²
-    of Lemma 2 (`squared_distance_printed`). The lemma prints ln(π²t²/(3δ)) without the 2 before it, which its proof
+    It is 4σ²(R + 2 ln(π²t²/(3δ))) + 4λρ₀² + 2C_h²ρ₀⁴nR, with R of `information_bound` and the printed bound on ρ₀² of
+    Lemma 2 (`squared_distance_printed`). The lemma prints ln(π²t²/(3δ)) without the 2 before it, which its proof
     loses: it starts from ln(1/δ_t²) with δ_t = 3δ/(π²t²) (erratum E38).
 
     Args:
@@ -56,11 +47,8 @@ def radius_printed(
     rho2 = squared_distance_printed(a, exploration, delta)
     information = information_bound(a.dimension, pulls, a.slope, lam)
     union = 2 * math.log(math.pi**2 * step**2 / (3 * delta))
-    return Terms(
-        4 * a.noise**2 * (information + union),
-        4 * lam * rho2,
-        a.curvature**2 * rho2**2 * pulls * 2 * information,
-    )
+    linearisation = a.curvature**2 * rho2**2 * pulls * 2 * information
+    return 4 * a.noise**2 * (information + union) + 4 * lam * rho2 + linearisation
 
 
 def noise_radius(

@@ -93,12 +93,8 @@ def regression_risk(
     u = math.log(6 / delta)
     share = (u + covering(a.dimension, net)) / exploration
     spread = 1 + math.sqrt(2 * u / exploration) + math.sqrt(2 * share)
-    return (
-        (25 * a.noise**2 + 40 * a.value**2) * share
-        + 12.5 * a.slope * net * a.noise * spread
-        + 6.25 * epsilon
-        + 17.5 * (a.slope * net) ** 2
-    )
+    estimation = (25 * a.noise**2 + 40 * a.value**2) * share + 12.5 * a.slope * net * a.noise * spread
+    return estimation + 6.25 * epsilon + 17.5 * (a.slope * net) ** 2
 
 
 def growth_limit(a: Assumptions) -> float:

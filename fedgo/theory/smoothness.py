@@ -16,12 +16,13 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, require_each
+from fedgo._checks import require_each
 from fedgo.network import Network
 from fedgo.theory.assumptions import Assumptions
 
 Ends = tuple[Tensor, Tensor]  # the lower ends and the upper ends of intervals
 
+_PIECES = 400  # the parts of a line
 _PIECES_AT_ONCE = 40  # parts of a line whose bounds are computed at once, which bounds the memory
 
 
@@ -111,16 +112,13 @@ def curvature_bound(region: Region) -> Tensor:
     return ((1 - v.square()) / 8 * (q2.sqrt() * v + (q2 * v.square() + 4 * reach).sqrt())).amax((-2, -1))
 
 
-def suprema(
-    network: Network, start: Tensor, end: Tensor, arms: Tensor, pieces: int = 400
-) -> tuple[Tensor, Tensor, Tensor]:
+def suprema(network: Network, start: Tensor, end: Tensor, arms: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return upper bounds on F, C_g and C_h over the line between two parameters, (...) each.
 
-    A `segment` lets all hidden units vary independently, although on the line they vary together. On each of many short
-    parts this makes little difference, so that with more ``pieces`` the bounds fall to the suprema.
+    A `segment` lets all hidden units vary independently, although on the line they vary together. On each of 400 short
+    parts this makes little difference, so that the bounds are little above the suprema.
     """
-    count("pieces", pieces, "give the number of parts, at least one")
-    share = torch.linspace(0, 1, pieces + 1, dtype=torch.float64).unsqueeze(-1)
+    share = torch.linspace(0, 1, _PIECES + 1, dtype=torch.float64).unsqueeze(-1)
     bounds: list[list[Tensor]] = []
     for ends in share.unfold(0, 2, 1).split(_PIECES_AT_ONCE):
         first, last = (torch.lerp(start.unsqueeze(-2), end.unsqueeze(-2), at) for at in ends.unbind(-1))

@@ -166,7 +166,7 @@ def theorem_printed(given: Premises, oracle_rounds: int, lam_scale: float = 1.0)
     """
     a, steps, clients = given.a, given.steps, given.clients
     exploration, lam, gamma = theorem_setting_printed(given, lam_scale)
-    beta = sum(radius_printed(a, lam, steps, steps, exploration, given.delta))
+    beta = radius_printed(a, lam, steps, steps, exploration, given.delta)
     information = information_bound(a.dimension, steps, a.slope, lam)
     good = regret.good_regret_printed(beta, information, steps, a.curvature, lam)
     bad = regret.bad_regret_printed(beta, information, clients, gamma, a.curvature, lam_scale)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from fedgo._checks import count, number, on_cpu, require
-from fedgo._streams import generator, normal_tape
+from fedgo._streams import normal_tape
 from fedgo.network import Parametric
-from fedgo.problem import Problem, run_numbers, uniform_arms
+from fedgo.problem import Problem, uniform_arms
 from fedgo.theory.assumptions import Assumptions
 
 
@@ -144,10 +144,9 @@ def realizable(
         ValueError: An argument is out of range, or a run is given twice.
         TypeError: A number is of another kind, or ``runs`` is a NumPy array.
     """
-    numbers = run_numbers(runs)
-    count("seed", seed, "give a seed of at least 0", least=0)
     number("scale", scale, "give the standard deviation of w*")
-    drawn = [normal_tape(generator(seed, run, "truth"), network.size) for run in numbers]
-    truth, box, d_x = torch.stack(drawn).mul(scale), (0.0, 1.0), network.d_x
-    problem = uniform_arms("realizable", lambda x: x.sum(-1), box, d_x, numbers, arms, seed, sigma)
+    box, d_x = (0.0, 1.0), network.d_x
+    problem = uniform_arms("realizable", lambda x: x.sum(-1), box, d_x, runs, arms, seed, sigma)
+    drawn = [normal_tape(source, network.size) for source in problem.generators("truth")]
+    truth = torch.stack(drawn).mul(scale)
     return replace(problem, means=network.values(truth, problem.arms), truth=truth)

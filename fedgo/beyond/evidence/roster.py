@@ -109,7 +109,7 @@ def advised(how: Advised = ADVISED) -> Call:
     The entries of a setting replace numbers of the method by name (`Advised.setting`).
     """
 
-    @known_as(Advised.play, {} if how == ADVISED else {"how": how})
+    @known_as(Advised.play, **({} if how == ADVISED else {"how": how}))
     def play(world: World, setting: Setting) -> Trace:
         return how.set({**how.setting, **setting}).play(world.problem, world.clients, world.rounds)
 

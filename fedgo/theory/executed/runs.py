@@ -12,12 +12,11 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from fedgo.algorithms.go_ucb import fed_go_learner
+from fedgo.algorithms.go_ucb import fed_go_learner, run_from
 from fedgo.confidence import Ball, Estimates, Tally, ball, first_order
 from fedgo.phase_one import Exploration, Start
 from fedgo.phase_two import Index, Settings
 from fedgo.problem import Problem
-from fedgo.simulation import simulate
 from fedgo.theory.ball import information_bound, radius
 from fedgo.theory.regret import LARGEST_INCREMENT
 from fedgo.theory.replay import Replay, replay
@@ -197,9 +196,7 @@ def play_phase_two(
         index: Returns the index of each arm, (S, N, K), by which the clients choose; None for the first-order index.
         slope: The bound C_g on the gradients; the largest norm of any arm's gradient in any run if it is None.
     """
-    learner = replace(fed_go_learner(start, settings), optimism=index)
-    steps = start.clients * start.rounds
-    trace = simulate("Fed-GO-UCB", start.problem, learner, start.exploration, start.clients, steps)
+    trace = run_from(start, "Fed-GO-UCB", replace(fed_go_learner(start, settings), optimism=index))
     if slope is None:
         slope = start.network.gradients(start.w0, start.problem.arms.unsqueeze(1)).norm(dim=-1).max().item()
     return PhaseTwoRuns(start, settings, trace, slope)
