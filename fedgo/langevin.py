@@ -108,9 +108,7 @@ def langevin_rounds(
     noise = langevin_noise(generators, len(w) // len(generators), model.size)
 
     def answers(w: Tensor) -> Message[tuple[Tensor, Tensor]]:
-        """Return the squared errors and gradients summed over clients; the errors cost nothing, Algorithm 2 needs
-        none.
-        """
+        """Return the squared errors, which Algorithm 2 does not send, and the gradients, summed over clients."""
         return Message(model.squared_loss(w.squeeze(1), x, y, mask), model.size)
 
     for cold, z in zip(langevin.inverse_temperatures(), noise, strict=False):

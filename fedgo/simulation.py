@@ -208,11 +208,9 @@ def _choose(
     first: int,
     total: int,
 ) -> Choice:
-    """Return what the learners choose, and which of them pull in this pass of the loop.
-
-    In each run the learners pull that have not pulled in this round yet and whose step lies before ``end`` (S, 1), up
-    to and including the first of them that asks for a synchronisation. ``position`` (S,) is the next step of each run.
-    """
+    """Return what the learners choose, and which of them pull in this pass of the loop."""
+    # In each run the learners pull that have not pulled in this round yet and whose step lies before `end` (S, 1), up
+    # to and including the first of them that asks for a synchronisation. `position` (S,) is the next step of each run.
     seat = torch.arange(learner.learners)
     served = (position - first) % learner.learners
     step = (position - served).unsqueeze(1) + seat

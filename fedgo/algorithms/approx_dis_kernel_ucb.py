@@ -157,10 +157,7 @@ class NystroemKernel:
         return uniform_draws(sources, *missed.shape[1:]) < 1 - missed
 
     def _charge(self, drawn: Tensor, own: Tally, fresh: Tensor, star: Star, when: When) -> None:
-        """Count the scalars of the four messages of a synchronisation.
-
-        If messages are counts and sums ("counts" or "cheapest"), the last two are those of the new pulls.
-        """
+        """Count the scalars of the four messages of a synchronisation."""
         d_x, arms = self.problem.arms.shape[-1], own.counts.shape[-1]
         dictionary = drawn.any(1)
         members = dictionary.sum(1)

@@ -195,11 +195,9 @@ class GeneralisedLinear:
         return x, ((state.inverse @ x.unsqueeze(-1)).squeeze(-1) * x).sum(-1)
 
     def _fit(self, own: Tally, gram: Tensor, theta: Tensor, ask: Callable[[When], Ask], when: When) -> Tensor:
-        """Return for each of R runs a θ, (R, d_x), whose regularised loss per datum is within 1/(Nt)² of the minimum.
-
-        The loss is (1/t)[Σ_s (m(x_sᵀθ) − y_s x_sᵀθ) + λ|θ|²/2] over the t data of all clients, with an antiderivative m
-        of μ. ``ask`` carries points to the clients of some runs, and the sums of their gradients back.
-        """
+        """Return a θ for each of R runs, (R, d_x), with a regularised loss per datum within 1/(Nt)² of its minimum."""
+        # The loss is (1/t)[Σ_s (m(x_sᵀθ) − y_s x_sᵀθ) + λ|θ|²/2] over the t data of all clients, with an antiderivative
+        # m of μ. `ask` carries points to the clients of some runs, and the sums of their gradients back.
         lam, total = self.settings.lam, own.summed()
         pulls = total.counts.sum(-1, keepdim=True)
         # t is the number of all pulls so far, because every step is the pull of one client

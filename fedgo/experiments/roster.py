@@ -5,6 +5,7 @@ printed. A new entry changes nothing for the others.
 """
 
 from collections.abc import Iterable
+from itertools import product
 
 from fedgo.algorithms.approx_dis_kernel_ucb import approx_dis_kernel_ucb
 from fedgo.algorithms.controls import exact_kernel_ucb, shared_ucb1
@@ -23,11 +24,8 @@ GO_SETTINGS = Settings(lam=0.01, beta=0.1, gamma=1.0)
 
 def _wide(settings: Iterable[Setting], ratios: tuple[float, ...]) -> tuple[Setting, ...]:
     """Return each of the ``settings`` with each β for which β/λ is among ``ratios``: for small λ only this matters."""
-    return tuple(
-        {**setting, "beta": float(f"{setting['lam'] * ratio:.3g}")}
-        for setting in settings
-        for ratio in ratios
-    )
+    pairs = product(settings, ratios)
+    return tuple({**setting, "beta": float(f"{setting['lam'] * ratio:.3g}")} for setting, ratio in pairs)
 
 
 def _decades(each: int, first: float, number: int) -> tuple[Setting, ...]:

@@ -385,10 +385,7 @@ def _lacking(study: Sweep, stored: Stored, names: Sequence[str], regime: str, ru
 
 
 def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, made: list[Any]) -> Any:
-    """Play ``jobs``, write their rows every `PAUSE` seconds and at the end, and return the table.
-
-    An interruption loses no row of a finished job.
-    """
+    """Play ``jobs``, write their rows every `PAUSE` seconds and at the end, and return the table."""
     rows: list[dict[str, Any]] = []
     begun = written = time.monotonic()
     results = Parallel(return_as="generator_unordered")(delayed(study.measure)(job) for job in jobs)
@@ -400,7 +397,7 @@ def _grown(study: Sweep, table: Any, jobs: Sequence[Job], folder: Path, made: li
                 left = (now - begun) / number * (len(jobs) - number) / 60
                 print(f"{study.name}: {number:,} of {len(jobs):,} jobs, {left:.0f} min left", file=sys.stderr)
                 table, rows, written = _write(study, table, rows, folder, made), [], time.monotonic()
-    finally:
+    finally:  # an interruption loses no row of a finished job
         if rows:
             table = _write(study, table, rows, folder, made)
     return table

@@ -169,11 +169,7 @@ def _finish(below: Rows, climb: Climb, root: float) -> tuple[Tensor, Tensor]:
 
 
 def _step(below: Rows, climb: Climb, root: float) -> Climb:
-    """Return n ascents after one step each; one whose step is below `LAST_STEP` has ended and stays.
-
-    A step that raises the value by more than `RELATIVE_GAIN` is taken, and the next is twice as large. Otherwise the
-    ascent stays, and its next step is eight times smaller.
-    """
+    """Return n ascents after one step each; one whose step is below `LAST_STEP` has ended and stays."""
     h = slope(below.centre + climb.moved)
     ch = below.times(h)
     rate = (climb.step * root / (h * ch).sum(-1).sqrt()).unsqueeze(-1)

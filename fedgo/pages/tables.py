@@ -12,7 +12,7 @@ from IPython.display import Markdown, display
 from scipy.stats import binomtest
 from torch import Tensor
 
-from fedgo._checks import require
+from fedgo._checks import count, require
 from fedgo.experiments.claims import State
 from fedgo.experiments.summaries import formatted, mean_error
 
@@ -112,9 +112,8 @@ def frequency(failures: int | Tensor, trials: int | None = None) -> Frequency:
     """Return the frequency of failures in ``trials`` runs, or in the runs that a boolean tensor has as entries."""
     if isinstance(failures, Tensor):
         trials, failures = failures.numel(), int(failures.sum())
-    trials = trials or 0
-    require(trials >= 1, "trials", trials, "give the number of runs, at least 1")
-    require(0 <= failures <= trials, "failures", failures, f"give a number from 0 to {trials}, the runs")
+    trials = count("trials", trials or 0, "give the number of runs, at least 1")
+    count("failures", failures, f"give a number from 0 to {trials}, the runs", least=0, most=trials)
     limits = binomtest(failures, trials).proportion_ci(method="exact")
     return Frequency(failures, trials, float(limits.low), float(limits.high))
 
