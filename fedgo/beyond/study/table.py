@@ -31,7 +31,7 @@ with extra("study"):
 NUMBER, CATEGORY, NAME, RESULT = "number", "category", "name", "result"
 OTHER = "it looks like another result"
 FAILED = "failed"
-COUNTS = "it counts the rows"
+COUNTS = "it numbers the rows"
 _ALWAYS = "it is always "
 _PENDING = {"", "na", "n/a", "nan", "none", "null", "pending"}
 _NO_RESULT = {*_PENDING, FAILED}
@@ -243,7 +243,8 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     if columns.any() and not (numbers.iloc[0] | cells.iloc[0].str.lower().isin(_NO_RESULT))[columns].any():
         said.append(f"left out: a second header, {short(', '.join(cells.iloc[0]))}")
         cells = cells.iloc[1:]
-    names = checked_names("column", [name or f"column {place}" for place, name in enumerate(header, 1)])
+    blank = "unnamed" if any(header) else "column"
+    names = checked_names("column", [name or f"{blank} {place}" for place, name in enumerate(header, 1)])
     return cells.set_axis(list(names), axis=1).reset_index(drop=True).apply(_points), said
 
 
@@ -415,7 +416,8 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     counts = [h for h in free if roles[h] == NUMBER and _counts(cells[h])]
     roles |= {header: COUNTS for header in counts if _COUNTERS.search(header)}
     numbered = [h for h in counts if h == cells.columns[0]]
-    names = numbered or [h for h in free if roles[h] == CATEGORY and cells[h].is_unique]
+    texts = [h for h in free if roles[h] == CATEGORY and cells[h].is_unique]
+    names = numbered or [h for h in texts if cells[h].str.len().max() <= _NAME]
     if names and NAME not in given.values():
         roles[names[0]] = NAME
     seen = dict[Any, str]()
@@ -457,8 +459,13 @@ def _kind(cells: pd.Series, asked: str | None) -> str:
 
 
 def _counts(cells: pd.Series) -> bool:
-    """Return whether the cells are whole numbers, each larger by 1 than the one before."""
-    return cells[0].isdecimal() and bool(floats(cells).diff()[1:].eq(1).all())
+    """Return whether the cells are whole numbers that count the rows, by their steps or by the header."""
+    if not cells.str.isdecimal().all():
+        return False
+    header, steps = str(cells.name), floats(cells).diff()[1:]
+    if header.lower().startswith("unnamed"):
+        return bool(cells.is_unique)
+    return bool((steps.gt(0) if _COUNTERS.search(header) else steps.eq(1)).all())
 
 
 def _features(cells: pd.DataFrame, roles: Mapping[str, str]) -> pd.DataFrame:
