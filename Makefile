@@ -5,7 +5,7 @@
 # make check       lint, types and the quick tests: before every commit
 # make bench       how long the algorithms take
 # make attack      attack letters, files and studies for ten minutes, or SECONDS; with STORE=1 for the page on reliability; TIMES=1 measures a study
-# make study       an experiment of the book again: make study NAME=tune
+# make study       the rows that the table of an experiment lacks: make study NAME=tune; all rows again: NAME="tune --fresh"
 # make federation  server and clients as processes over TLS on this machine, compared with the simulator; installs NVFlare
 # make lock        resolve the versions afresh
 # make clean       remove all that was made, .venv and the stored traces too

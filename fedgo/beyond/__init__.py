@@ -3,6 +3,8 @@
 Its public names are those in ``__all__``. The module of each is loaded when the name is first asked for.
 """
 
+# ruff: noqa: F401 (type checkers read the imports; at run time they are those of `_MODULES`)
+
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -42,47 +44,8 @@ _MODULES = {
     "method.surrogates": ("IndependentArms", "Surrogate",),
     "method.networks": ("LinearisedOnce", "Relinearised",),
 }  # fmt: skip
-__all__ = [
-    "ADVISED",
-    "METHODS",
-    "SEARCH",
-    "UCB1",
-    "Advised",
-    "Beginning",
-    "Client",
-    "Fitting",
-    "GaussianProcess",
-    "Growing",
-    "Guarantee",
-    "IndependentArms",
-    "Kind",
-    "Letter",
-    "LinearisedOnce",
-    "Optimism",
-    "Options",
-    "Plan",
-    "Refused",
-    "Relinearised",
-    "Server",
-    "Setup",
-    "Standing",
-    "Study",
-    "Surrogate",
-    "as_lines",
-    "at_random",
-    "converse",
-    "decode",
-    "each_arm",
-    "exact_go_ucb",
-    "guarded",
-    "guarded_fed_go_ucb",
-    "next_trials",
-    "optimistic_ucb1",
-    "play",
-    "standings",
-    "surrogate_ucb",
-]  # fmt: skip
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
+__all__ = sorted(_MODULE_OF)
 
 
 def __getattr__(name: str) -> Any:
