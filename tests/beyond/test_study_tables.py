@@ -148,6 +148,11 @@ def test_results_are_told_at_once_and_lower_is_better_in_the_unit_of_the_owner(t
     assert frame["results"]["XPhos, KOAc"] == "61.0 63.5" and frame["SMILES"]["PPh3, KOAc"] == "P(c1)"
     assert said(path, "export", tmp_path / "r.csv") and len(pd.read_csv(tmp_path / "r.csv")) == 4
     assert "exists" in said(path, "export", tmp_path / "r.csv", code=1)
+    again, roles = (
+        read(tmp_path / "r.csv", result="mean", ignore=["operator"]).options,
+        ("number", "category"),
+    )
+    assert again.having(*roles) == study.content[0].options.having(*roles)
 
 
 def test_a_plate_is_told_all_or_none(tmp_path: Path) -> None:

@@ -45,6 +45,8 @@ _COUNTERS = re.compile(
     r"(?<![a-z])(no|nr|num|number|id|index|idx|entry|run|row|sample|exp|experiment|trial|unnamed)(?![a-z])|#",
     re.I,
 )
+# what `fedgo export` adds to the owner's columns
+_EXPORTED = ("results", "pulls", "mean", "estimate", "low", "high", "certificate", "retired")
 _FEW = 10  # in a table with more rows, a column of texts that says the same as the name is left out
 _LEVELS = 1000  # a text column with more values than this is no category
 _LONG, _NAME = 60, 200  # the most characters of a cell in an error, and of a name
@@ -406,6 +408,9 @@ def _below(
 
 def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     """Return the role of each column of a table with which a study begins."""
+    if {"results", "pulls", "estimate"} <= set(cells):
+        computed = [header for header in _EXPORTED if header in cells]
+        given = {**dict.fromkeys(computed, "fedgo export computed it"), **given}
     roles = {header: _kind(cells[header], given.get(header)) for header in cells}
     free = [header for header in cells if header not in given]
     likely = [h for h in free if roles[h] == RESULT or (roles[h] == NUMBER and _RESULTS.search(h))]
