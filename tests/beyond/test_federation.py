@@ -23,7 +23,7 @@ BRIEF = Langevin(rounds=30)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
-def test_equal_at_any_threshold_and_after_a_posterior_was_computed_afresh(seed):
+def test_a_federation_is_the_simulator_at_any_threshold_and_after_a_posterior_was_computed_afresh(seed):
     gamma = (0.0, 0.3, 3.0, 30.0, float("inf"), 1.0)[seed]
     rounds = 107 if gamma > 1 else 20  # with more than a hundred pulls between two synchronisations
     network, settings = Network(2, 2), Settings(0.3, 0.5, gamma, "counts")
@@ -196,7 +196,7 @@ def test_who_refuses_a_letter_says_why_and_is_as_before():
     assert client.answer(news) is None and content(client) == before
 
 
-def test_in_phase_one_too():
+def test_what_does_not_fit_phase_one_is_refused_with_the_reason():
     problem, plan = small()
     (first, *_), server = explored(problem, plan)
     late = Client(plan, 2)
@@ -221,7 +221,7 @@ def test_in_phase_one_too():
 # Exchanges
 
 
-def test_one_that_refuses_or_is_refused_is_silent_and_the_others_go_on():
+def test_a_client_that_refuses_or_is_refused_is_silent_and_the_others_go_on():
     problem, plan = small()
     clients, server = started(problem, plan)
     for client in clients:

@@ -70,7 +70,7 @@ def test_botorchs_process_knows_the_noise_of_a_mean():
     close(found.covariance(among), scale**2 * covariance[np.ix_(among, among)], 1e-6)
 
 
-def test_a_fit_is_the_same_whoever_makes_it_and_whatever_was_drawn_before():
+def test_a_fit_neither_depends_on_nor_changes_torchs_generator():
     torch.manual_seed(1)
     one = fitted(GaussianProcess(), PROBLEM.arms[0], DATA, 0.1)
     torch.manual_seed(2)
