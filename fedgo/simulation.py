@@ -247,14 +247,15 @@ def largest(index: Tensor, order: Tensor) -> Tensor:
     Those arms tie whose index is below the largest one by at most 1e-9 of the largest distance between two finite
     indices, or 1e-12 of the largest absolute value, which covers rounding. An index must not be NaN.
     """
-    top = index.amax(-1, keepdim=True)
-    remedy = "rewards, features or settings are out of range; scale them to order 1, or raise λ"
-    require(not bool(top.isnan().any()), "the index of an arm", float("nan"), remedy)
-    high, low = top, index.amin(-1, keepdim=True)
-    # an arm may have the index ∞ if it was never pulled, and −∞ if it must not be
-    if not bool((high - low).isfinite().all()):
+    low, high = index.aminmax(dim=-1, keepdim=True)
+    top, spread = high, high - low
+    if not bool(spread.isfinite().all()):
+        remedy = "rewards, features or settings are out of range; scale them to order 1, or raise λ"
+        require(not bool(top.isnan().any()), "the index of an arm", float("nan"), remedy)
+        # an arm may have the index ∞ if it was never pulled, and −∞ if it must not be
         finite = index.isfinite()
         low = index.where(finite, torch.inf).amin(-1, keepdim=True)
         high = index.where(finite, -torch.inf).amax(-1, keepdim=True)
-    slack = 1e-9 * torch.maximum(high - low, 1e-3 * torch.maximum(high.abs(), low.abs())).clamp(0, 1e300)
+        spread = high - low
+    slack = 1e-9 * torch.maximum(spread, 1e-3 * torch.maximum(high, -low)).clamp(0, 1e300)
     return order.masked_fill(index < top - slack, -1.0).argmax(-1)

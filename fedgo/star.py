@@ -80,8 +80,10 @@ class Star(NamedTuple):
             senders: How many clients send in each run, or None for all; not used if the scalars of each client are
                 given.
         """
-        senders = self.clients if senders is None else senders
-        count("senders", senders, f"give a number up to N = {self.clients}", least=0, most=self.clients)
+        if senders is None:
+            senders = self.clients
+        else:
+            count("senders", senders, f"give a number up to N = {self.clients}", least=0, most=self.clients)
         scalars = torch.as_tensor(message.scalars)
         if self.charged:
             sent = scalars.sum(1) if scalars.ndim == 2 else senders * scalars
