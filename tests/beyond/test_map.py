@@ -13,7 +13,7 @@ from fedgo.beyond.evidence.families import PROBLEMS
 from fedgo.beyond.evidence.results import evaluations
 from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, removed
 from fedgo.beyond.evidence.studies import BEYOND, MAIN, MAP, REGIMES
-from fedgo.experiments import runner, traces
+from fedgo.experiments import traces
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import afresh, read, shipped
 from fedgo.experiments.world import Regime
@@ -111,13 +111,6 @@ def test_every_player_plays_a_small_regime_to_its_end(name):
 @pytest.mark.parametrize("study", BEYOND, ids=lambda study: study.name)
 def test_the_shipped_table_of_a_study_is_whole_and_every_row_has_an_origin(study):
     assert_shipped(study)
-
-
-def test_after_a_table_was_written_the_map_is_read_anew():
-    before = evaluations()
-    assert evaluations() is before
-    runner.forget()
-    assert evaluations() is not before
 
 
 def test_the_code_of_all_that_is_played_counts_and_that_of_a_figure_does_not() -> None:
