@@ -56,7 +56,8 @@ def scalars(
         news: The number k' of these pulls that the receiver does not know yet, for "counts"; None if it knows none.
     """
     d, k = torch.as_tensor(dimension), torch.as_tensor(pulls).long()
-    count("dimension", int(d.max()), "give one whose messages int64 can count", most=_LARGEST)
+    # a dictionary may be empty
+    count("dimension", int(d.max()), "give one whose messages int64 can count", least=0, most=_LARGEST)
     fresh = k if news is None else news.long()
     costs = {
         "dense": d * d + vectors * d + 0 * k,
