@@ -20,7 +20,7 @@ addEventListener("afterprint", () => {
 });
 
 // What scrolls sideways can be reached with the keyboard; the theme sees to code and tables, but not to what is folded.
-const SCROLLED = ".bd-article :is(pre, div.math, div.proof, figure.wide, .shown-again, .pst-scrollable-table-container)";
+const SCROLLED = ".bd-article :is(pre, div.math, div.proof, figure.wide, .pst-scrollable-table-container)";
 const reach = () => {
   for (const box of document.querySelectorAll(SCROLLED)) {
     box.tabIndex = box.scrollWidth > box.clientWidth + 1 ? 0 : -1;

@@ -23,13 +23,9 @@ from sphinx.util import logging
 EXECUTED = "book/_executed/"
 _PLACE = re.compile(r"\{n\}`([^`]+)`|^```\{again\} (.+)\n```$", re.MULTILINE)
 _PICTURE = """
-<div class="shown-again">
-
 ```{image} /PATH
 :alt: ALT
 ```
-
-</div>
 """
 
 

@@ -111,9 +111,7 @@ def judge(claim: Claim, runs: Any) -> tuple[Verdict, list[ClaimPart]]:
         if not claim.others:
             label, above, below = "second half / all", (ours, "scalars_late"), (ours, "scalars_phase_two")
         samples = (column(runs, problem, player, quantity) for player, quantity in (above, below))
-        estimate, low, high = interval(
-            lambda above, below, axis: above.mean(axis) / below.mean(axis), *samples
-        )
+        estimate, low, high = interval(lambda one, two, axis: one.mean(axis) / two.mean(axis), *samples)
         claimed, opposite = high < claim.limit, low > claim.limit
         if claim.side == "above":
             claimed, opposite = opposite, claimed
