@@ -229,26 +229,13 @@ TABLE_REGIMES, FEDERATED_REGIMES = (
         (((30, 3),), REPORTING),
     )
 )
-# The runs of a player on each table, with 30 trials one at a time or in batches of 8, with 100 so, and at three sites.
-TABLE_RUNS: Mapping[str, Mapping[tuple[int, int], int]] = {
-    "BoTorch, Thompson": {(30, 1): 20},
-    "BoTorch, qLogNEI": {(30, 1): 20, (30, 8): 20, (100, 1): 4, (100, 8): 9},
-    "Optuna, TPE": {(30, 1): 20, (30, 8): 20, (100, 1): 20, (100, 8): 20},
-    "fedgo, best": {(30, 1): 20, (30, 8): 20, (100, 1): 4, (100, 8): 10},
-    "fedgo, reward": {(30, 1): 10, (30, 8): 10},
-    "random order": {(30, 1): 20, (30, 8): 20, (100, 1): 20, (100, 8): 20},
-    "all in one place": {(30, 3): 5},
-    "one site alone": {(30, 3): 5},
-    "three sites, by letters": {(30, 3): 5},
-}
-
 MEASURED = Sweep(
     "tables",
     "tables of real experiments, searched offline by the advised setting, libraries and a random order",
     {name: Player(measured) for name in (*SEARCHERS, *FEDERATED, BEFORE)},
     (*("loss_tried", "loss_named", "regret", "distinct"), *CURVED, *("inside", "bound", "seconds")),
     regimes=lambda name: FEDERATED_REGIMES if name in FEDERATED else TABLE_REGIMES,
-    runs=lambda name, regime: TABLE_RUNS.get(name, {}).get((regime.rounds, regime.clients), 0),
+    runs=lambda name, regime: 20,
     batch=1,
     measure=measure_tables,
     needs={OPTUNA: "optuna", BEFORE: "fedgo_at_d8000e1"},
