@@ -153,10 +153,12 @@ def simulate(
     # a run plays the steps before its end; the end is 0 while the run waits for the others
     end = torch.full((runs, 1), total)
     waiting: list[When] = []
+    # such a check takes as long as an operation on tensors
+    samples = learner if isinstance(learner, Samples) else None
     speaks = learner if isinstance(learner, Annotates) else None
     state = learner.begin()
     while int(position.amin()) < total:
-        chosen = _choose(learner, state, position, end, order, first, total)
+        chosen = _choose(learner, samples, state, position, end, order, first, total)
         reward = problem.observe(chosen.arm, noise.gather(1, chosen.step.clamp(max=total - 1)))
         if speaks is not None:
             said = speaks.notes(state, chosen.indices, chosen.arm)
@@ -201,6 +203,7 @@ class Choice(NamedTuple):
 
 def _choose(
     learner: Learner[LearnerState],
+    samples: Samples | None,
     state: LearnerState,
     position: Tensor,
     end: Tensor,
@@ -215,10 +218,7 @@ def _choose(
     served = (position - first) % learner.learners
     step = (position - served).unsqueeze(1) + seat
     turn = (seat >= served.unsqueeze(1)) & (step < end)
-    if isinstance(learner, Samples):
-        indices = learner.index_at(state, step.clamp(max=total - 1))
-    else:
-        indices = learner.index(state)
+    indices = learner.index(state) if samples is None else samples.index_at(state, step.clamp(max=total - 1))
     arm = largest(indices, order)
     fires = learner.fires(state, arm) & turn
     if bool(fires.any()):

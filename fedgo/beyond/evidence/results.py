@@ -179,13 +179,13 @@ def geometric(
         which: ``column`` and ``study``, as for `paired`.
     """
     parts = [paired(regime, ours, other, **which) for regime in group]
-    draws, source = [], np.random.default_rng(0)
-    for resample in range(RESAMPLES + 1):
-        logs = []
-        for one, two in parts:
-            runs = source.integers(len(one), size=len(one)) if resample else slice(None)
-            logs.append(np.log((of(one[runs]) + plus) / (of(two[runs]) + plus)))
-        draws.append(np.exp(np.mean(logs)))
+    source = np.random.default_rng(0)
+    drawn = [[source.integers(len(one), size=len(one)) for one, _ in parts] for _ in range(RESAMPLES)]
+    logs = []
+    for (one, two), *resamples in zip(parts, *drawn, strict=True):
+        runs = np.stack([np.arange(len(one)), *resamples])
+        logs.append(np.log((of(one[runs], axis=-1) + plus) / (of(two[runs], axis=-1) + plus)))
+    draws = np.exp(np.mean(logs, axis=0))
     low, high = np.quantile(draws[1:], (0.025, 0.975))
     return float(draws[0]), float(low), float(high)
 
