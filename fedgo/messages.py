@@ -5,7 +5,7 @@ pulls of K arms that the clients and the server know, the forms are:
 
 - "dense": the matrix and the vector, d² + d scalars, as the paper counts;
 - "triangle": the upper half of the symmetric matrix and the vector, d(d + 3)/2 scalars;
-- "rows": the gradient and the residual of each pull, k(d + 1) scalars;
+- "rows": the gradient of each pull and its factor in Δb, k(d + 1) scalars;
 - "counts": the number of pulls and the sum of rewards of each arm, or, if k < K, for each pull the number of its arm
   and a part of the arm's sum, 2 min(k, K) scalars; a receiver that knows the arms and ŵ₀ forms ΔΣ and Δb from them.
   The parts are all equal, the mean reward, or, in the letters of a federation, the whole sum once and then 0;

@@ -4,7 +4,7 @@ A function whose name ends in ``_printed`` evaluates the paper's statement; the 
 clients pull in turn for T rounds, and an event with the threshold γ triggers the synchronisations, P in number. Σ is λI
 plus the sum of g gᵀ over the gradients g of the pulls; Λ = ln(det Σ/det λI), ``information``, is its log-ratio after
 all NT pulls, or a bound on it, which the paper calls R. β is the squared radius of the confidence ball, and ρ₀ the
-distance of its centre ŵ₀ of Phase I from w*. F, C_g and C_h bound f_x, ∇f_x and ∇²f_x (`fedgo.theory.assumptions`). An
+distance of Phase I's parameter ŵ₀ from w*. F, C_g and C_h bound f_x, ∇f_x and ∇²f_x (`fedgo.theory.assumptions`). An
 epoch lasts from one synchronisation to the next; it is good if ln det Σ grows by at most 1 in it, and bad otherwise.
 """
 

@@ -1,10 +1,10 @@
 """Results of the regime map: which player has the lowest regret where, by how much, and in how many runs it is stuck.
 
-A player is an algorithm with its setting. A regime is a problem with its number of arms K, noise σ, rounds T and
-clients N. The map is the study "map", which plays many players on many regimes. Run r of one player has the same
-problem as run r of another, so that two players are compared on their S common runs, the first ones. An `Estimate` is a
-value with the ends of its 95 % bootstrap interval over these runs; with a single run it is the whole line. A run is
-stuck if its regret in the last tenth of the steps is still large (`stuck`).
+A player is an algorithm, here with the setting that tuning chose. A regime is a problem with its number of arms K,
+noise σ, rounds T and clients N. The map is the study "map", which plays many players on many regimes. Run r of one
+player has the same problem as run r of another, so that two players are compared on their S common runs, the first
+ones. An `Estimate` is a value with the ends of its 95 % bootstrap interval over these runs; with a single run it is the
+whole line. A run is stuck if its regret in the last tenth of the steps is still large (`stuck`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -80,8 +80,9 @@ class Study:
         noise: σ, the standard deviation of a result's noise, from 1e-100 to 1e100; by default it is estimated.
         goal: "best" (the default) if only the option that is chosen at the end counts: no option is repeated while
             there is an untried one. "reward" if you earn while you search, so that every trial's result counts.
-        method: "advised" (the default), "ucb1", "every arm once", or a `Surrogate` of your own, which takes the place
-            of the recommended model and has to be given whenever the study is opened.
+        method: "advised" (the default: ``SEARCH`` with the goal "best", ``ADVISED`` with "reward"), "ucb1", "every arm
+            once", or a `Surrogate` of your own, which takes the place of the recommended model and has to be given
+            whenever the study is opened.
         sites: A list of the names of the places that make trials, if there are several.
         centre: A usual result, from which ``reach`` is counted; the model does not use it.
         reach: A bound on |f − ``centre``| for the mean result f of every option. If it is given, every option has a
