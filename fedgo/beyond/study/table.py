@@ -450,12 +450,12 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
 
 def _kind(cells: pd.Series, asked: str | None) -> str:
     """Return ``asked``, or what a column is taken for: "number", "category" or "result"."""
-    odd = cells[floats(cells).isna()]
-    texts = set(odd.str.lower())
     if asked not in (None, NUMBER):
         return str(asked)
+    odd = cells[floats(cells).isna()]
     if odd.empty or (asked is None and len(odd) == len(cells)):
         return NUMBER if odd.empty else CATEGORY
+    texts = set(odd.str.lower())
     if asked is None and texts <= _NO_RESULT and texts != {""}:
         return RESULT
     rows = ", ".join(str(place + 1) for place in odd.index[:3]) + " and others" * (len(odd) > 3)
@@ -483,6 +483,8 @@ def _made_names(cells: pd.DataFrame, roles: Mapping[str, str], options: int, tak
     """Return a name for each row: its features as far as they tell options apart, if that is short, or ``row 3``."""
     names = pd.Series("", cells.index)
     for header in (*_having(roles, CATEGORY), *_having(roles, NUMBER)):
+        if names.nunique() == options:
+            break
         longer = names.str.cat(cells[header].str[:20].str.strip(), ", ")
         names = longer if longer.nunique() > names.nunique() else names
     names = names.str.removeprefix(", ")
