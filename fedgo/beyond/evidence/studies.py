@@ -78,9 +78,6 @@ def map_tuning(name: str) -> list[Regimes]:
     list has one group: `ADVICE_TUNING` for a player in `DECIDE` (those on which the advice rests); `TUNING`, Hartmann6
     with 500 arms and Cosine8 with 50, for another player that plays Cosine8 with 500 arms; and `TUNING_FEW`, both
     problems with 50 arms, for the rest.
-
-    Raises:
-        KeyError: There is no such player.
     """
     if len(PLAYERS[name].grid) == 1:
         return []
@@ -144,11 +141,7 @@ ABLATION_RUNS = {"tuning": 10, "evaluation": 30}
 
 
 def _ablated(name: str) -> list[Regimes]:
-    """Return the groups of regimes on which the variant ``name`` of a surrogate chooses κ, the weight of exploration.
-
-    It makes one choice on each group, and each group has one regime: Hartmann6 with 50 arms, and for the variants in
-    `WITH_MANY` also Hartmann6 with 500 arms.
-    """
+    """Return the groups of one regime each on which the variant ``name`` chooses κ, the weight of exploration."""
     return [(FEW,), (WITH_500,)] if name in WITH_MANY else [(FEW,)]
 
 

@@ -279,11 +279,7 @@ class Client:
         return None if memory.reply is None else plan.encoded(memory.reply)
 
     def _is_over(self, letter: Letter) -> bool:
-        """Return whether ``letter``, which is no request of the server, is of no use any more.
-
-        Its exchange has been applied, or it is for an earlier start of this client, which knows of no used answer since
-        it began.
-        """
+        """Return whether the exchange of a ``letter`` has been applied, or is for an earlier start of this client."""
         memory, exchange = self.memory, letter.exchange
         earlier = letter.kind != Kind.START and letter.start not in (0, memory.start)
         over = exchange == memory.applied or exchange.number < memory.applied.number
@@ -311,11 +307,7 @@ class Client:
         return self._answered(letter, memory, memory.unsent + memory.sent)
 
     def _answered(self, letter: Letter, memory: Memory, data: Tensor) -> Memory:
-        """Return the memory in which ``data`` (2, K) is this client's answer to ``letter``, and no pull is unsent.
-
-        If the last used answer is one of an earlier start of this client, and the client knows of no used answer of its
-        present start, then the earlier file is lost, and a warning says so.
-        """
+        """Return the memory in which ``data`` (2, K) is this client's answer to ``letter``, and no pull is unsent."""
         me, confirmed = f"client {self.me}", letter.since
         agreed = letter.since == memory.confirmed or self._is_of_last_answer(letter)
         if letter.start not in (0, memory.start):
@@ -399,11 +391,8 @@ class Client:
         return client
 
     def _model_of(self, memory: Memory) -> tuple[EventTriggered, EventState[Posterior]] | None:
-        """Return the learner, linearised at ŵ₀, and its state that follows from ``memory``, or None without ŵ₀.
-
-        The state learns the pulls in ``memory.base``, and then one by one, sorted by arm, the client's own pulls that
-        are not in it, each with their mean reward for its arm, because single rewards are not stored.
-        """
+        """Return the learner, linearised at ŵ₀, and its state that follows from ``memory``, or None without ŵ₀."""
+        # single rewards are not stored, so each of the client's own pulls is learned with the mean reward of its arm
         plan, network, own = self.plan, self.plan.network, memory.own
         if network is None or len(memory.weights) == 0:
             return None

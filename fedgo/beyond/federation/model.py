@@ -51,7 +51,6 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
 
     Raises:
         ImportError: A library that the fit needs is missing.
-        MemoryError: The fit needs more memory than there is.
         RuntimeError: The clients differ, and ``each`` is empty.
 
     Warns:

@@ -269,9 +269,6 @@ class Plan:
         Returns:
             The arms, (n,) int64 with n ≥ 1, and the number of pulls, at least 1. A client whose turn does not come
             within the L arms gets one of them that another client pulls too.
-
-        Raises:
-            ZeroDivisionError: ``planned`` is empty.
         """
         seat = (client - turn) % self.clients
         own = planned[seat :: self.clients] if seat < len(planned) else planned[[seat % len(planned)]]
@@ -333,11 +330,7 @@ def _free_memory() -> float:
 
 
 def _in_words(content: Any) -> str:
-    """Return ``content`` as text that is the same in every process, from which the plan's fingerprint is computed.
-
-    Functions appear by name, tensors by their shape and bytes, dataclasses by their name and fields, and equal numbers
-    have equal texts. Content without such a text, for instance a lambda or a dictionary, raises a ``ValueError``.
-    """
+    """Return ``content`` as text that is the same in every process, from which the plan's fingerprint is computed."""
     if isinstance(content, Tensor):
         return f"{tuple(content.shape)}{content.contiguous().numpy().astype('<f8').tobytes().hex()}"
     if isinstance(content, list | tuple):

@@ -282,10 +282,7 @@ class Server:
         return desk._replace(accounts=accounts)
 
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
-        """Add up the answers (Algorithm 1, lines 8–10), and send news or shares to the clients that answered.
-
-        If the plan has a fitting and a client answered, the next epoch is planned.
-        """
+        """Add up the answers (Algorithm 1, lines 8–10), and send news or shares of the next epoch to who answered."""
         inbox, total, planned = self.desk.inbox, self.desk.total + news, self.desk.planned
         accounts = [account._replace(later=account.later + news) for account in self.desk.accounts]
         for client, own in data.items():
@@ -344,11 +341,9 @@ SERVER: Mapping[tuple[ServerState, Kind | Call], Step] = {
 
 
 def _settled(account: Account, answer: Letter, checksum: int, named: Exchange, total: Tensor) -> Account:
-    """Return the ``account`` of a client after its ``answer`` was used in the exchange ``named``.
-
-    A client without ŵ₀ is offered ŵ₀, and a client that begins, or begins anew, the ``total`` after this exchange. Any
-    other client is offered what came after the last offer, together with that offer if it has not received it.
-    """
+    """Return the ``account`` of a client after its ``answer`` was used in the exchange ``named``."""
+    # A client without ŵ₀ is offered ŵ₀, and one that begins (anew) the total. Any other is offered what came after the
+    # last offer, together with that offer if it has not received it.
     nothing, former, since = torch.zeros_like(total), account.former, answer.since
     if since == NEVER:
         return account._replace(seen=NEVER, offered=named, offer=nothing, later=total)

@@ -184,11 +184,7 @@ class Epochs:
         return self._epoch(run, self.first, torch.zeros_like(run), [None] * len(run))
 
     def _epoch(self, run: Tensor, server: Tally, turn: Tensor, before: Sequence[Fitted | None]) -> EpochState:
-        """Fit the surrogates of R runs to ``server`` (R, K), plan the next epoch, and return the new state.
-
-        If a fit fails, the run keeps the fit in ``before``, or a ``ValueError`` is raised if there is none. ``turn``
-        (R,) is the client that makes the first pull.
-        """
+        """Fit the surrogates of R runs to ``server`` (R, K), plan the epoch whose first pull ``turn`` makes, (R,)."""
         fits: list[Fitted] = []
         kept = torch.zeros(len(run), dtype=torch.bool)
         for r, counts, sums, last in zip(run.tolist(), *server, before, strict=True):

@@ -165,10 +165,7 @@ class Relinearised:
         return torch.cat([before.w.unsqueeze(0), w]) if isinstance(before, Linear) else w
 
     def _climb(self, x: Tensor, seen: Observed, w: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Return ŵ (B, d_w), α (B, d_w), τ² (B,) and the log-evidence (B,) that Gauss–Newton steps reach from B starts.
-
-        Of several points on the way to the mean of the linearised posterior, a step takes the one with the least loss.
-        """
+        """Return ŵ (B, d_w), α (B, d_w), τ² (B,) and the log-evidence (B,) that Gauss–Newton reaches from B starts."""
         layer = _layers(self.network).expand_as(w)
         decay, effect = torch.ones_like(w), w.new_full((len(w), 1), 0.01 if self.effect else 0.0)
         evidence = effect
@@ -199,11 +196,7 @@ class Relinearised:
 
 
 def _layers(network: Parametric) -> Tensor:
-    """Return the number of the layer of each of the d_w parameters of ``network``, (d_w,) int64.
-
-    Here a `Network` has four layers: its first weights W₁ are layer 0, its first offsets c₁ layer 1, its second weights
-    W₂ layer 2 and its second offset c₂ layer 3. Any other network has a single layer, with the number 0.
-    """
+    """Return the number of the layer of each parameter, (d_w,) int64: W₁, c₁, W₂, c₂, or 0 in another network."""
     numbers = torch.arange(network.size)
     if not isinstance(network, Network):
         return torch.zeros_like(numbers)

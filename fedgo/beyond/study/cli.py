@@ -28,23 +28,10 @@ _site = click.option("--site", help="The site that makes the trial, in a study t
 
 
 class _InOneLine(click.Group):
-    """The group of all commands, which prints each warning of a command in one line, and so each of its errors.
-
-    These errors are ``ValueError``, ``TypeError``, ``ImportError`` and ``OSError``; any other is passed on as it is.
-
-    The exit code is 0 if the command is done, and 3 if it is done but something failed after it. It is 1 if the command
-    failed and changed nothing. If the command line itself is wrong, click prints its usual text, and the code is 2.
-    """
+    """The group of all commands, which prints each warning and each error of a command in one line."""
 
     def invoke(self, context: click.Context) -> None:
-        """Run the command of ``context``, print each of its warnings to stderr, and raise its error as one line.
-
-        Raises:
-            click.ClickException: The command raises a ``ValueError``, ``TypeError``, ``ImportError`` or ``OSError``;
-                click prints its message and ends with the exit code 1. A wrong command line is raised too (code 2).
-            click.exceptions.Exit: The command is done but something failed after it (a `DoneBut` warning), so that the
-                exit code is 3.
-        """
+        """Run the command of ``context``, and end it with one of the exit codes that the help of `main` names."""
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
             try:
@@ -83,11 +70,7 @@ def _line(error: Warning | Exception | str) -> str:
 
 
 def _say(text: str, changed: bool = True) -> None:
-    """Print ``text``, with escapes for characters that the output does not know.
-
-    If that fails or is interrupted, a `DoneBut` warning says that the command is done, or an ``OSError`` is raised if
-    the command has ``changed`` nothing.
-    """
+    """Print ``text``, with escapes for characters that the output does not know."""
     encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
     try:
         click.echo(text.encode(encoding, "backslashreplace").decode(encoding))
@@ -138,10 +121,7 @@ def main(context: click.Context, path: str) -> None:
 
 
 def _command(function: Callable[..., None]) -> click.Command:
-    """Add the ``function`` to the commands of `main`, and return the command.
-
-    When the command runs, click calls the function with the path of the study's file as its first argument.
-    """
+    """Add the ``function``, which gets the path of the study's file first, to the commands of `main`."""
     # an option's name may begin with a minus; without one-letter options it cannot be taken for one of them
     return main.command(context_settings={"ignore_unknown_options": True})(click.pass_obj(function))
 

@@ -321,7 +321,6 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
         TypeError: A field is of another kind, for instance a result that is not a number.
         ValueError: The text is not JSON, does not fit its checksum, or has a field that is missing, unknown, double or
             not allowed. If the study was begun with a ``surrogate``, one has to be given.
-        RecursionError: The JSON is nested too deeply.
     """
     first, _, lines = text.partition("\n")
     sealed = first == f'{{"checksum": "{_checksum(lines)}",'

@@ -71,6 +71,12 @@ class Study:
     Every change reads the file, and writes it anew while no other process or thread can change it. Looking at a study
     changes no file and needs no permission to write.
 
+    A method whose ``site`` is None is about all sites; it needs a site if it makes a trial in a study with sites, or if
+    the sites differ. Every method raises a ``ValueError`` if the study has no such option or site, if it needs a site,
+    or if the file cannot be read as a study, and an ``ImportError`` if a library is missing. One that changes the study
+    raises an ``OSError`` if the file cannot be written, or if another process has held its lock for a minute. After an
+    error nothing is changed.
+
     Args:
         path: The file, or a link to it.
         options: A table with a row for each option or experiment, as `fedgo.beyond.study.table.read` takes it: the path
@@ -99,10 +105,8 @@ class Study:
         TypeError: ``path``, ``options`` or an argument for a new study is of another kind.
         ValueError: An argument, the table or the file has a value that is not allowed, or they do not fit together. The
             message names the value and the remedy; nothing is changed.
-        OSError: The table of ``options`` cannot be read, the file cannot be written, or another process has held its
-            lock for a minute; nothing is changed. If something fails after the change, there is a `DoneBut` warning
-            instead.
-        ImportError: A library is missing; the message says how to install it.
+        OSError: The table of ``options`` cannot be read. If something fails after a change, there is a `DoneBut`
+            warning instead.
 
     Warns:
         UserWarning: The noise of the study has changed.
@@ -168,12 +172,6 @@ class Study:
 
         Returns:
             The name of the option.
-
-        Raises:
-            ValueError: The study has no such ``site``, it has sites and ``site`` is None, or the file cannot be read as
-                a study.
-            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
-            ImportError: A library is missing; the message says how to install it.
         """
         return self.batch(1, site)[0]
 
@@ -189,10 +187,7 @@ class Study:
 
         Raises:
             TypeError: ``size`` is not a whole number.
-            ValueError: ``size`` is out of range, the study has no such ``site``, it has sites and ``site`` is None, or
-                the file cannot be read as a study.
-            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
-            ImportError: A library is missing; the message says how to install it.
+            ValueError: ``size`` is out of range.
         """
         return self._asked(size, site)[1]
 
@@ -214,18 +209,7 @@ class Study:
         return before[0], asked
 
     def plate(self, size: int, site: str | None = None) -> Any:
-        """Return the next trials (`batch`) as a pandas frame with the owner's columns and an empty one for results.
-
-        Args:
-            size: The number of trials, from 1 to 1,536.
-            site: The site that makes the trials, in a study with sites; otherwise None.
-
-        Raises:
-            TypeError: ``size`` is not a whole number.
-            ValueError: As for `batch`.
-            OSError: As for `batch`.
-            ImportError: A library is missing; the message says how to install it.
-        """
+        """Return the next trials (`batch`) as a pandas frame with the owner's columns and an empty one for results."""
         setup, names = self._asked(size, site)
         return setup.options.plate(names)
 
@@ -247,10 +231,7 @@ class Study:
 
         Raises:
             TypeError: ``result`` is neither a number nor "failed".
-            ValueError: The study has no such ``option`` or ``site``, it has sites and ``site`` is None, ``result`` is
-                NaN, out of range or told already, or the file cannot be read as a study.
-            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
-            ImportError: A library is missing; the message says how to install it.
+            ValueError: ``result`` is NaN, out of range or told already.
         """
         with self._changing("told") as (setup, record, write):
             value = FAILED if result == FAILED else checked_reward(result)
@@ -276,10 +257,7 @@ class Study:
 
         Raises:
             TypeError: ``table`` is neither a path nor a frame.
-            ValueError: The study has no such ``site``, or a row does not fit the study or is told already. The message
-                names all such rows, and nothing is changed.
-            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
-            ImportError: A library is missing; the message says how to install it.
+            ValueError: A row does not fit the study or is told already. The message names all such rows.
         """
         with self._changing("told") as (setup, record, write):
             plate = read(table, known=setup.options, result=setup.options.result)
@@ -302,9 +280,7 @@ class Study:
             The name of the option, and the reward.
 
         Raises:
-            ValueError: No such reward has been entered, or the file cannot be read as a study.
-            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
-            ImportError: A library is missing; the message says how to install it.
+            ValueError: No such reward has been entered.
         """
         wanted = (composed(option), composed(site))
         with self._changing("taken back") as (setup, record, write):
@@ -325,10 +301,7 @@ class Study:
             site: The site that was to make the trial, in a study with sites; otherwise None.
 
         Raises:
-            ValueError: No such trial is open, the study has no such ``option`` or ``site``, it has sites and ``site``
-                is None, or the file cannot be read as a study.
-            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
-            ImportError: A library is missing; the message says how to install it.
+            ValueError: No such trial is open.
         """
         with self._changing("dropped") as (setup, record, write):
             trial = (setup.option(option), setup.place(site))
@@ -345,10 +318,7 @@ class Study:
                 proposed again.
 
         Raises:
-            ValueError: The study has no such ``option``, no option would remain that may be proposed, or the file
-                cannot be read as a study.
-            OSError: The file cannot be written, or another process has held its lock for a minute; nothing is changed.
-            ImportError: A library is missing; the message says how to install it.
+            ValueError: No option would remain that may be proposed.
         """
         with self._changing("retired" if retired else "proposed again") as (setup, record, write):
             write(setup, _retired(setup, record, setup.option(option), retired))
@@ -361,9 +331,6 @@ class Study:
 
         The site is "" in a study without sites. Trials that were given up, or whose reward was taken back, are not
         among them. The trials are in the order in which they were asked for.
-
-        Raises:
-            ValueError: The file cannot be read as a study.
         """
         return list(self.content[1].open)
 
@@ -372,19 +339,12 @@ class Study:
         """The rewards entered so far, as triples of the names of option and site and the reward, in the order of entry.
 
         The site is "" in a study without sites. Rewards that were taken back are not among them.
-
-        Raises:
-            ValueError: The file cannot be read as a study.
         """
         return list(self.content[1].told)
 
     @property
     def sites(self) -> list[str]:
-        """The names of the sites, an empty list if the study was begun without sites.
-
-        Raises:
-            ValueError: The file cannot be read as a study.
-        """
+        """The names of the sites, an empty list if the study was begun without sites."""
         return list(self.content[0].sites)
 
     def standings(self, site: str | None = None) -> list[pure.Standing]:
@@ -401,12 +361,6 @@ class Study:
             of its rewards, and their ``mean``; the model's ``estimate`` of its mean reward with the interval from
             ``low`` to ``high``; its ``certificate``, a bound on how far its mean reward is below the best, in a study
             with ``reach``; and whether it is ``retired``. A number that is not known is NaN.
-
-        Raises:
-            ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
-                read as a study.
-            ImportError: A library is missing.
-            MemoryError: A fit needs more memory than there is.
         """
         return pure.standings(*self.content, site)
 
@@ -420,12 +374,6 @@ class Study:
 
         Args:
             site: The site that the text is about, if the sites differ; otherwise None is enough.
-
-        Raises:
-            ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
-                read as a study.
-            ImportError: A library is missing.
-            MemoryError: A fit needs more memory than there is.
         """
         return pure.verdict(*self.content, site)
 
@@ -438,11 +386,6 @@ class Study:
 
         Args:
             site: The site whose results are returned, if the sites differ; otherwise None is enough.
-
-        Raises:
-            ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
-                read as a study.
-            ImportError: A library is missing.
         """
         setup, record = self.content
         rows, options = pd.DataFrame(pure.standings(setup, record, site)).set_index("option"), setup.options
@@ -467,11 +410,6 @@ class Study:
 
         Returns:
             The matplotlib figure.
-
-        Raises:
-            ValueError: The study has no such ``site``, the sites differ and ``site`` is None, or the file cannot be
-                read as a study.
-            ImportError: A library is missing.
         """
         import matplotlib.pyplot as plt
 
@@ -508,15 +446,9 @@ class Study:
 
     @contextmanager
     def _changing(self, done: str, new: _Content | None = None) -> Iterator[tuple[Setup, Record, _Write]]:
-        """Hold the study's lock, and yield the study's setup, its record, and a function that replaces both in the
-        file.
-
-        If there is no file, the setup and the record are the pair ``new``, or a ``ValueError`` is raised if ``new`` is
-        None. If an error occurs before the file is
-        written, the file stays as it was, and the error is raised; the message of an ``OSError`` says so. If an
-        ``OSError`` or Ctrl-C occurs afterwards, a `DoneBut` warning begins with ``done``, the word for the change;
-        Ctrl-C is raised all the same, the ``OSError`` is not.
-        """
+        """Hold the study's lock, and yield the study's setup, its record, and a function that writes both."""
+        # ``new`` is the content if there is no file. An error before the file is written leaves it as it was; one after
+        # it becomes a `DoneBut` warning that begins with ``done``, as the change must not be repeated.
         target, saved = _files.resolved(self.path, "the study"), False
 
         def write(setup: Setup, record: Record) -> None:
@@ -552,8 +484,7 @@ class Study:
         since.
 
         Raises:
-            ValueError: The file does not exist, cannot be read, or has an entry that is not allowed. The message gives
-                the reason.
+            ValueError: The file does not exist, cannot be read, or has an entry that is not allowed.
         """
         try:
             fits = self.path.is_file() or not self.path.exists()  # a device or a pipe might never end
@@ -576,10 +507,7 @@ def _told(
     site: str,
     again: bool = True,
 ) -> Record:
-    """Return the ``record`` with results, of which each has the number of its row, an option, and a number or "failed".
-
-    A result that is told already is refused unless it is that of an open trial, or a trial made ``again``.
-    """
+    """Return the ``record`` with the results in ``rows``; those told already are refused, unless ``again``."""
     opened, known, wrong = list(record.open), Counter[Any](record.told), []
     for row, option, value in rows:
         where = f"row {row}: " * (row > 0)
@@ -627,20 +555,9 @@ def _without(entries: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:
 
 @contextmanager
 def _alone(target: Path) -> Iterator[Callable[[], bool]]:
-    """Hold the lock of the study at ``target``, a path without links, so that no other process or thread changes it.
-
-    What is yielded says whether the lock is still held.
-
-    The lock is a hidden file beside the study's file. Its text names the process that took it last. If the study's file
-    exists, the lock gets its permissions to read and write and its group, as far as the system allows.
-
-    Raises:
-        ImportError: The library filelock is missing.
-        ValueError: The folder of the study does not exist.
-        PermissionError: The user may only read the study.
-        TimeoutError: Another process has held the lock for a minute.
-        OSError: The lock cannot be taken for another reason.
-    """
+    """Hold the lock of the study at ``target``, a path without links, and yield whether it is still held."""
+    # The lock is a hidden file beside the study's, with its permissions and group as far as the system allows. Its text
+    # names the process that took it last.
     with extra("study"):
         from filelock import FileLock, Timeout
     require(target.parent.is_dir(), "the folder of the study", str(target.parent), "create it first")

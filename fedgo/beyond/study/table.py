@@ -385,10 +385,7 @@ def _having(roles: Mapping[str, str], *wanted: str) -> list[str]:
 def _below(
     known: Options, cells: pd.DataFrame, roles: Mapping[str, str], wrong: dict[int, str]
 ) -> pd.DataFrame:
-    """Return the cells of a study's ``known`` options and below them those of a table, which need not have all columns.
-
-    In a table with the options' names, cells of columns that it lacks are those of the option.
-    """
+    """Return the cells of a study's ``known`` options and below them those of a table, which may lack columns."""
     more = ", ".join(repr(header) for header in cells if header not in roles)
     if more:
         warnings.warn(f"left out, as the study does not have them: {more}", stacklevel=5)

@@ -87,10 +87,6 @@ def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]
         no fit; and the reason why there is none, "" if there is one. If the N sites differ, the posterior is that of
         the N·K pairs of a site and an option, all options of the first site first. There is no fit if no reward is
         known or if the fit fails.
-
-    Raises:
-        ImportError: A library that the fit needs is missing.
-        MemoryError: The fit needs more memory than there is.
     """
     if not told:
         return None, _TOO_FEW
@@ -145,7 +141,7 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
 
     Raises:
         TypeError: ``size`` is not a whole number.
-        ValueError: ``size`` is out of range, the study has no such ``site``, or it has sites and ``site`` is None.
+        ValueError: ``size`` is out of range, or the study has sites and ``site`` is none of them.
     """
     place = setup.place(site)
     count("the number of trials at once", size, f"give a number from 1 to {_MOST}", most=_MOST)
@@ -161,11 +157,6 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
 def _more(setup: Setup, record: Record, site: str, most: int) -> tuple[list[str], Record]:
     """Return at least one and at most ``most`` options for new trials at ``site``, and the record without them in its
     plan.
-
-    A new plan is made first if the plan is empty, if at least ``record.until`` results are known, or, if the sites
-    differ, after the first options. In a study with a ``reach`` a guard then decides on the first option of the plan.
-    It passes if its certificate is at most κ times the length of its interval (`Interval.accepts`). Otherwise the
-    result is the option with the largest upper end of the guard's intervals, and the plan keeps its first option.
     """
     later, closed = past_first(setup, record), _closed(setup, record)
     done = set() if later else {option for option, *_ in (*record.told, *record.open)}
@@ -176,6 +167,7 @@ def _more(setup: Setup, record: Record, site: str, most: int) -> tuple[list[str]
         record = _planned(setup, record, site, most)
     proposed, guarantee = record.plan[:most], setup.guarantee
     if guarantee is not None and later:
+        # a guard decides on the first option of the plan; if it refuses, the plan keeps this option for later
         known = _tally(setup, at_site(setup, record, site), setup.centre)
         now = guarantee.intervals(1).after(known, torch.zeros(()), shared=known)
         if not now.accepts(guarantee.kappa)[numbers[proposed[0]]]:
@@ -185,14 +177,11 @@ def _more(setup: Setup, record: Record, site: str, most: int) -> tuple[list[str]
 
 
 def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record:
-    """Return the record with the plan of a new epoch, of the ``wanted`` trials, or of one trial if the sites differ.
-
-    With the goal "best" the next result makes a new plan. If no plan can be made, it is one trial of an option with the
-    fewest trials, of those that may be proposed; a random order that the seed fixes decides between several.
-    """
+    """Return the record with the plan of a new epoch, of the ``wanted`` trials, or of one trial if the sites differ."""
     names, retired = setup.options.names, _closed(setup, record)
     ties = uniform_draws([generator(setup.seed, 0, "order of ties")], len(names))[0]
     tried = _tally(setup, [*record.told, *((*trial, 0.0) for trial in record.open)]).counts
+    # without a fit, an option with the fewest trials is next
     arms = (tried + ties).masked_fill(retired, math.inf).argmin().unsqueeze(0)
     told, (fit, _) = record.told, posterior(setup, record.told)
     counts = (_of_each_site(setup, told) if setup.differ else _tally(setup, told)).counts
@@ -211,7 +200,7 @@ def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record
                 cells = setup.played.epoch(fit, counts, *how)[:most]
             arms = cells % len(names)
     plan = tuple(names[arm] for arm in arms.tolist())
-    lasting = 1 if setup.goal == "best" else len(plan)
+    lasting = 1 if setup.goal == "best" else len(plan)  # until a new plan is made
     return replace(record, plan=plan, until=len(record.told) + lasting)
 
 
@@ -245,8 +234,6 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
 
     Raises:
         ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
-        ImportError: A library that the fit needs is missing.
-        MemoryError: The fit needs more memory than there is.
     """
     told, fit = at_site(setup, record, site), posterior(setup, record.told)[0]
     counts, sums = _tally(setup, told)
@@ -317,8 +304,6 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
 
     Raises:
         ValueError: The study has no such ``site``, or the sites differ and ``site`` is None.
-        ImportError: A library that the fit needs is missing.
-        MemoryError: The fit needs more memory than there is.
     """
     words = _leading(setup, record, site)
     if record.told and not at_site(setup, record, site):
@@ -332,12 +317,7 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
 
 
 def _leading(setup: Setup, record: Record, site: Site) -> str:
-    """Return the sentence on the leading option at ``site``, or at all sites together if they do not differ.
-
-    With a ``reach`` it is the one with the smallest certificate. Otherwise it is the one with the best estimate, and
-    the sentence says by how much others may be better: the `shortfall` with the goal "best", else the best end of their
-    intervals. Retired options do not count.
-    """
+    """Return the sentence on the leading option at ``site``, or at all sites together if they do not differ."""
     rows, whole = standings(setup, record, site), _whole(setup, record.told)
     remain = [row for row in rows if not row.retired]
     if setup.guarantee is not None:
@@ -384,10 +364,7 @@ def _retired(setup: Setup, record: Record) -> Tensor:
 
 
 def _closed(setup: Setup, record: Record) -> Tensor:
-    """Return for each of the K options whether it must not be proposed now, (K,) bool.
-
-    These are the retired ones, and the dropped ones as long as others remain.
-    """
+    """Return whether each option is retired, or dropped while others remain, and so must not be proposed, (K,) bool."""
     retired, dropped = _retired(setup, record), set(record.dropped)
     closed = retired | torch.tensor([name in dropped for name in setup.options.names])
     return retired if bool(closed.all()) else closed
@@ -406,20 +383,13 @@ def at_site(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
 
 
 def _of_each_site(setup: Setup, told: Sequence[Told]) -> Tally:
-    """Return for each of the N sites and K options the number of rewards in ``told`` and their sum, (N, K) float64
-    each.
-
-    ``told`` has the option, the site and the reward of each trial. The setup has to have sites.
-    """
+    """Return for each of the N sites and K options the number of rewards and their sum, (N, K) float64 each."""
     each = [_tally(setup, [row for row in told if row[1] == site]) for site in setup.sites]
     return Tally(*(torch.stack(column) for column in zip(*each, strict=True)))
 
 
 def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> Tally:
-    """Return for each of the K options the number of its results in ``told``, and the sum of its rewards, (K,) each.
-
-    A reward is the result minus the ``centre`` (None means 0), with the other sign if lower results are better.
-    """
+    """Return for each of the K options the number of its rewards, less the ``centre``, and their sum, (K,) each."""
     arm = torch.tensor([setup.number_of[option] for option, *_ in told], dtype=torch.int64)
     reward = torch.tensor([result - (centre or 0.0) for *_, result in told], dtype=torch.float64) * setup.sign
     none = torch.zeros(len(setup.options.names), dtype=torch.float64)
@@ -427,22 +397,12 @@ def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> T
 
 
 def _certificate(setup: Setup, told: Sequence[Told], guarantee: Guarantee) -> Tensor:
-    """Return a bound on how far the mean reward of each of the K options is below the best one's, (K,) float64.
-
-    The bound of an option is the largest upper end of the other options' intervals less its own lower end, or 0 if that
-    is negative or there is no other option. The intervals are those of Theorem G′ after the last reward. The theorem
-    says that the intervals after 0, 1, 2, … rewards hold all at once. Therefore, if those of an option have no number
-    in common, the noise or the reach is refuted, and the bound is NaN for all options.
-
-    Args:
-        setup: The setup of the study.
-        told: The option, the site and the reward of each trial, in the order of their entry.
-        guarantee: The bounds on mean rewards and noise and the failure probability, from which intervals follow.
-    """
+    """Return the certificate of each option, (K,) float64, NaN if the rewards refute the noise or the reach."""
     each = [_tally(setup, [trial], setup.centre) for trial in told]
     blank = Tally.blank(len(setup.options.names))
     counts, sums = (torch.stack(column).cumsum(0) for column in zip(blank, *each, strict=True))
     known = Tally(counts, sums)
+    # Theorem G′: the intervals after 0, 1, 2, ... rewards hold all at once, so those of an option must intersect
     lower, upper, gain = guarantee.intervals(1).after(known, torch.zeros(len(counts)), shared=known)
     common = Interval(lower.amax(0), upper.amin(0), gain[-1])
     return Interval(lower[-1], upper[-1], gain[-1]).price.where(~common.refuted, torch.nan)
