@@ -15,11 +15,11 @@ from functools import partial
 from typing import Any
 
 import torch
+from gp_ucb import gp_ucb
 
 from fedgo.algorithms.controls import exact_kernel_ucb
 from fedgo.algorithms.go_ucb import fed_go_ucb
 from fedgo.beyond.evidence.families import TABLES
-from fedgo.beyond.evidence.gp_ucb import gp_ucb
 from fedgo.beyond.evidence.roster import VARIANTS, advised
 from fedgo.experiments.players import Player, grid, measured
 from fedgo.experiments.roster import GO_SETTINGS

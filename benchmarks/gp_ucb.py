@@ -1,18 +1,20 @@
-"""GP-UCB with BoTorch's Gaussian process on the data of all clients, for comparison.
+"""GP-UCB with BoTorch's Gaussian process on the data of all clients, whose time `costs.py` measures.
 
 The algorithm is that of Srinivas et al., ICML 2010, https://arxiv.org/abs/0912.3995.
 """
 
 import torch
+from botorch.acquisition.analytic import UpperConfidenceBound
+from botorch.fit import fit_gpytorch_mll
+from botorch.models import SingleTaskGP
+from botorch.models.transforms import Standardize
+from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from fedgo._checks import count, extra, number, on_cpu
 from fedgo.phase_one import explore
-from fedgo.phase_two import require_run
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
 
-@on_cpu
 def gp_ucb(
     problem: Problem, clients: int, steps: int, beta: float, first: int = 10, refit: int = 25
 ) -> Trace:
@@ -29,22 +31,7 @@ def gp_ucb(
         beta: The squared weight β of the standard deviation.
         first: The number of uniformly drawn pulls at the beginning, from 1 to ``steps``.
         refit: The number of steps from one fit of the process's hyperparameters to the next, at least 1.
-
-    Raises:
-        ValueError: An argument is out of range.
-        TypeError: An argument is of another kind.
-        ImportError: BoTorch is not installed; the message says which extra installs it.
     """
-    require_run(problem, clients, steps)
-    number("beta", beta, "give a finite squared weight β, at least 0", least=0)
-    count("refit", refit, "give the number of steps between two fits, at least 1")
-    count("first", first, f"give 1 to {steps} = steps uniform pulls", most=steps)
-    with extra("study"):
-        from botorch.acquisition.analytic import UpperConfidenceBound
-        from botorch.fit import fit_gpytorch_mll
-        from botorch.models import SingleTaskGP
-        from botorch.models.transforms import Standardize
-        from gpytorch.mlls import ExactMarginalLogLikelihood
     runs, d_x = len(problem.runs), problem.arms.shape[-1]
     tape = problem.tape(steps)
     low, high = problem.arms.amin(1, keepdim=True), problem.arms.amax(1, keepdim=True)
