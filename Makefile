@@ -15,6 +15,9 @@ PY := .venv/bin/python
 # At these sizes more threads are slower.
 ONE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# pip leaves compiling to the first import of a package. If that may not write, as in many containers, every start takes
+# ten seconds more.
+export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: book stale draft test check bench attack study federation lock clean
 
