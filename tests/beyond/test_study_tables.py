@@ -86,6 +86,7 @@ READ = {
     "one option": ("x,y\n1,2\n", {}, ["1"]),
     "one column": ("name\na\nb\n", {}, ["a", "b"]),
     "a comma and a line break in quotes": ('n,x\n"a,\nb",0\n"\nc ",1\n', {"name": "n"}, ["a, b", "c"]),
+    "a number written twice": ("a,b\n1,5\n1.0,5\n1,7\n2,5\n", {}, ["row 1", "row 3", "row 4"]),
     "results of any size": ("x,r\n1,1e-12\n2,1e12\n5,-3\n", {"result": "r"}, ["1", "2", "5"]),
 }
 

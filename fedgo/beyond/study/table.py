@@ -480,8 +480,6 @@ def _made_names(cells: pd.DataFrame, roles: Mapping[str, str], options: int, tak
     """Return a name for each row: its features as far as they tell options apart, if that is short, or ``row 3``."""
     names = pd.Series("", cells.index)
     for header in (*_having(roles, CATEGORY), *_having(roles, NUMBER)):
-        if names.nunique() == options:
-            break
         longer = names.str.cat(cells[header].str[:20].str.strip(), ", ")
         names = longer if longer.nunique() > names.nunique() else names
     names = names.str.removeprefix(", ")
