@@ -247,9 +247,9 @@ def cells(table: Any, problems: Mapping[str, Entry] = PROBLEMS) -> dict[Cell, An
     rows_of = {}
     if len(table):
         names = [*table.loc[:, REGIME[0] : "seed"].columns]
-        firsts = table[names].drop_duplicates().to_dict("records")
-        groups = table.groupby(names, dropna=False, sort=False)
-        for first, (_, rows) in zip(firsts, groups, strict=True):
+        groups = [rows for _, rows in table.groupby(names, dropna=False, sort=False)]
+        firsts = table.loc[[rows.index[0] for rows in groups], names].to_dict("records")
+        for first, rows in zip(firsts, groups, strict=True):
             regime = Regime(**{name: first.pop(name) for name in REGIME}, problems=problems)
             player, seed = first.pop("player"), first.pop("seed")
             setting = {name: value for name, value in first.items() if value == value}
