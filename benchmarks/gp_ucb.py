@@ -10,7 +10,10 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms import Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
+from fedgo._checks import count, number
+from fedgo.beyond.method.process import in_cube
 from fedgo.phase_one import explore
+from fedgo.phase_two import require_run
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
@@ -31,16 +34,21 @@ def gp_ucb(
         beta: The squared weight β of the standard deviation.
         first: The number of uniformly drawn pulls at the beginning, from 1 to ``steps``.
         refit: The number of steps from one fit of the process's hyperparameters to the next, at least 1.
+
+    Raises:
+        ValueError: An argument is out of range.
+        TypeError: An argument is of another kind.
     """
+    require_run(problem, clients, steps)
+    number("beta", beta, "give a finite squared weight β, at least 0", least=0)
+    count("refit", refit, "give the number of steps between two fits, at least 1")
+    count("first", first, f"give 1 to {steps} = steps uniform pulls", most=steps)
     runs, d_x = len(problem.runs), problem.arms.shape[-1]
     tape = problem.tape(steps)
-    low, high = problem.arms.amin(1, keepdim=True), problem.arms.amax(1, keepdim=True)
-    # BoTorch's priors expect inputs in [0, 1]
-    cube = (problem.arms - low) / torch.where(high > low, high - low, 1.0)
     # all pulls are drawn uniformly here, and those after the first ones are replaced by chosen arms below
     pulled, reward, _ = explore(problem, steps, "botorch")
     for run in range(runs):
-        x, state = cube[run], None
+        x, state = in_cube(problem.arms[run]), None  # BoTorch's priors expect inputs in [0, 1]
         for t in range(first, steps):
             past = pulled[run, :t]
             if (reward[run, :t] == reward[run, 0]).all():
