@@ -225,7 +225,7 @@ TABLE_REGIMES, FEDERATED_REGIMES = (
 
 
 def table_runs(name: str, regime: Regime) -> int:
-    """Return the runs of the player ``name`` on a table: 20, and none of Thompson sampling but one trial at a time."""
+    """Return the runs of the player ``name`` on a table: 20, but Thompson sampling has only 30 trials, one by one."""
     return 20 if name != "BoTorch, Thompson" or (regime.rounds, regime.clients) == (30, 1) else 0
 
 

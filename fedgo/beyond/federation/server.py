@@ -282,7 +282,7 @@ class Server:
         return desk._replace(accounts=accounts)
 
     def _add_up(self, data: dict[int, Tensor], news: Tensor) -> Desk:
-        """Add up the answers (Algorithm 1, lines 8–10), and send news or shares of the next epoch to who answered."""
+        """Add up the answers (Algorithm 1, lines 8–10), and send news or new shares to the clients that answered."""
         inbox, total, planned = self.desk.inbox, self.desk.total + news, self.desk.planned
         accounts = [account._replace(later=account.later + news) for account in self.desk.accounts]
         for client, own in data.items():

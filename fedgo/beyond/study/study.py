@@ -71,11 +71,11 @@ class Study:
     Every change reads the file, and writes it anew while no other process or thread can change it. Looking at a study
     changes no file and needs no permission to write.
 
-    A method whose ``site`` is None is about all sites; it needs a site if it makes a trial in a study with sites, or if
-    the sites differ. Every method raises a ``ValueError`` if the study has no such option or site, if it needs a site,
-    or if the file cannot be read as a study, and an ``ImportError`` if a library is missing. One that changes the study
-    raises an ``OSError`` if the file cannot be written, or if another process has held its lock for a minute. After an
-    error nothing is changed.
+    A trial in a study with sites needs its ``site``, and so do estimates if the sites differ; otherwise None stands for
+    all sites. Every method raises a ``ValueError`` if a site is needed and not given, if the study has no such option
+    or site, or if the file cannot be read as a study, and an ``ImportError`` if a library is missing. One that changes
+    the study raises an ``OSError`` if the file cannot be written, or if another process has held its lock for a minute.
+    After an error nothing is changed.
 
     Args:
         path: The file, or a link to it.
@@ -507,7 +507,7 @@ def _told(
     site: str,
     again: bool = True,
 ) -> Record:
-    """Return the ``record`` with the results in ``rows``; those told already are refused, unless ``again``."""
+    """Return the ``record`` with the results in ``rows``; one told already needs an open trial, or ``again``."""
     opened, known, wrong = list(record.open), Counter[Any](record.told), []
     for row, option, value in rows:
         where = f"row {row}: " * (row > 0)

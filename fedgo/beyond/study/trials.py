@@ -141,7 +141,7 @@ def next_trials(setup: Setup, record: Record, size: int = 1, site: Site = None) 
 
     Raises:
         TypeError: ``size`` is not a whole number.
-        ValueError: ``size`` is out of range, or the study has sites and ``site`` is none of them.
+        ValueError: ``size`` is out of range, the study has no such ``site``, or it has sites and ``site`` is None.
     """
     place = setup.place(site)
     count("the number of trials at once", size, f"give a number from 1 to {_MOST}", most=_MOST)
@@ -389,7 +389,7 @@ def _of_each_site(setup: Setup, told: Sequence[Told]) -> Tally:
 
 
 def _tally(setup: Setup, told: Sequence[Told], centre: float | None = None) -> Tally:
-    """Return for each of the K options the number of its rewards, less the ``centre``, and their sum, (K,) each."""
+    """Return for each of the K options the number of its rewards and their sum, counted from ``centre``, (K,) each."""
     arm = torch.tensor([setup.number_of[option] for option, *_ in told], dtype=torch.int64)
     reward = torch.tensor([result - (centre or 0.0) for *_, result in told], dtype=torch.float64) * setup.sign
     none = torch.zeros(len(setup.options.names), dtype=torch.float64)
