@@ -224,18 +224,13 @@ TABLE_REGIMES, FEDERATED_REGIMES = (
 )
 
 
-def table_runs(name: str, regime: Regime) -> int:
-    """Return the runs of the player ``name`` on a table: 20, but Thompson sampling has only 30 trials, one by one."""
-    return 20 if name != "BoTorch, Thompson" or (regime.rounds, regime.clients) == (30, 1) else 0
-
-
 MEASURED = Sweep(
     "tables",
     "tables of real experiments, searched offline by the advised setting, libraries and a random order",
     {name: Player(measured) for name in (*SEARCHERS, *FEDERATED, BEFORE)},
     (*("loss_tried", "loss_named", "regret", "distinct"), *CURVED, *("inside", "bound", "seconds")),
     regimes=lambda name: FEDERATED_REGIMES if name in FEDERATED else TABLE_REGIMES,
-    runs=table_runs,
+    runs=lambda name, regime: 20,
     batch=1,
     measure=measure_tables,
     needs={OPTUNA: "optuna", BEFORE: "fedgo_at_d8000e1"},
