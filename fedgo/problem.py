@@ -86,7 +86,6 @@ class Problem:
         """Return the numbers z of the first ``steps`` steps, (S, steps) float64; fewer are the beginning of more."""
         return torch.stack([normal_tape(source, steps) for source in self.generators("noise")])
 
-    @on_cpu
     def observe(self, arm: Tensor, noise: Tensor) -> Tensor:
         """Return the rewards of the arms with the numbers ``arm`` and the normal numbers ``noise``, (S, n) each."""
         mean = self.means.gather(1, arm)
@@ -95,7 +94,6 @@ class Problem:
             return (share < mean).to(mean.dtype)
         return mean + self.sigma * noise
 
-    @on_cpu
     def regret(self, arm: Tensor) -> Tensor:
         """Return the instantaneous regret f(x*) − f(x) ≥ 0 of each pull in ``arm`` (S, n) int64, (S, n)."""
         return self.means.amax(1, keepdim=True) - self.means.gather(1, arm)

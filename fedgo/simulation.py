@@ -11,7 +11,7 @@ one. Steps are counted from 0 with Phase I included; learner t mod M makes the p
 M) int64 is the arm that each learner pulls or would pull.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import torch
@@ -145,7 +145,8 @@ def simulate(
     total = first + steps
     noise, order = problem.tape(total), order_of_ties(problem, learner.learners)
     phase_one = (exploration.arm, exploration.reward, *exploration.ledger)
-    arms, rewards, up, down = (torch.nn.functional.pad(values, (0, steps)) for values in phase_one)
+    # one more column takes what the learners would do whose turn it is not
+    arms, rewards, up, down = (torch.nn.functional.pad(values, (0, steps + 1)) for values in phase_one)
     sync = torch.zeros_like(arms, dtype=torch.bool)
     notes: dict[str, Tensor] = {}
     star = Star(clients, Ledger(up, down))
@@ -156,16 +157,19 @@ def simulate(
     # such a check takes as long as an operation on tensors
     samples = learner if isinstance(learner, Samples) else None
     speaks = learner if isinstance(learner, Annotates) else None
-    state = learner.begin()
+    seat, state = torch.arange(learner.learners), learner.begin()
     while int(position.amin()) < total:
-        chosen = _choose(learner, samples, state, position, end, order, first, total)
+        chosen = _choose(learner, samples, state, position, end, order, first, total, seat)
         reward = problem.observe(chosen.arm, noise.gather(1, chosen.step.clamp(max=total - 1)))
+        column = chosen.step.where(chosen.turn, total)
         if speaks is not None:
             said = speaks.notes(state, chosen.indices, chosen.arm)
-            notes = notes or {key: values.new_zeros(runs, total) for key, values in said.items()}
-            _record(chosen, [(notes[key], values) for key, values in said.items()])
+            notes = notes or {key: values.new_zeros(runs, total + 1) for key, values in said.items()}
+            for key, values in said.items():
+                notes[key].scatter_(1, column, values)
         state = learner.learn(state, chosen.arm, reward, chosen.turn.to(reward.dtype))
-        _record(chosen, [(arms, chosen.arm), (rewards, reward)])
+        arms.scatter_(1, column, chosen.arm)
+        rewards.scatter_(1, column, reward)
         position = position + chosen.turn.sum(1)
         if bool(chosen.fires.any()):
             run, learner_number = chosen.fires.nonzero(as_tuple=True)
@@ -173,11 +177,18 @@ def simulate(
             if together:
                 end[run] = 0
         if waiting and not (together and bool((position.unsqueeze(1) < end).any())):
-            when = When(*(torch.cat(parts) for parts in zip(*waiting, strict=True)))
+            when = waiting[0]
+            if len(waiting) > 1:
+                when = When(*(torch.cat(parts) for parts in zip(*waiting, strict=True)))
             sync[when.run, when.step] = True
             state = learner.synchronise(state, star, when)
             waiting.clear()
-            end.fill_(total)
+            if together:
+                end.fill_(total)
+    arms, rewards, up, down, sync = (
+        values[:, :total].contiguous() for values in (arms, rewards, up, down, sync)
+    )
+    notes = {key: values[:, :total].contiguous() for key, values in notes.items()}
     regret = problem.regret(arms)
     return Trace(name, problem.name, clients, first, arms, rewards, regret, up, down, sync, notes)
 
@@ -210,30 +221,25 @@ def _choose(
     order: Tensor,
     first: int,
     total: int,
+    seat: Tensor,
 ) -> Choice:
-    """Return what the learners choose, and which of them pull in this pass of the loop."""
+    """Return what the learners, at the places ``seat`` of a round, choose, and which of them pull in this pass."""
     # In each run the learners pull that have not pulled in this round yet and whose step lies before `end` (S, 1), up
     # to and including the first of them that asks for a synchronisation. `position` (S,) is the next step of each run.
-    seat = torch.arange(learner.learners)
-    served = (position - first) % learner.learners
-    step = (position - served).unsqueeze(1) + seat
-    turn = (seat >= served.unsqueeze(1)) & (step < end)
+    step = position.unsqueeze(1)
+    turn = step < end
+    if len(seat) > 1:
+        served = (step - first) % len(seat)
+        step = step - served + seat
+        turn = (seat >= served) & (step < end)
     indices = learner.index(state) if samples is None else samples.index_at(state, step.clamp(max=total - 1))
     arm = largest(indices, order)
     fires = learner.fires(state, arm) & turn
-    if bool(fires.any()):
+    if len(seat) > 1 and bool(fires.any()):
         earlier = fires.cumsum(1) - fires.long()  # how many learners before this one in the round fire
         turn = turn & (earlier == 0)
         fires = fires & turn
     return Choice(step, indices, arm, turn, fires)
-
-
-def _record(chosen: Choice, pulled: Iterable[tuple[Tensor, Tensor]]) -> None:
-    """Write the values (S, M) of the pulls that are made in this pass into arrays (S, steps), in place."""
-    run, learner_number = chosen.turn.nonzero(as_tuple=True)
-    step = chosen.step[run, learner_number]
-    for array, values in pulled:
-        array[run, step] = values[run, learner_number]
 
 
 def order_of_ties(problem: Problem, learners: int) -> Tensor:
