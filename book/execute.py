@@ -58,16 +58,7 @@ ENVIRONMENT["JOBLIB_MULTIPROCESSING"] = "0"
 # The newest torch warns everybody who imports BoTorch, as does torch on Python 3.14. It must not become an output.
 ENVIRONMENT["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is"
 # the parameters of a draft, as far as a chapter has them: two runs, few of other samples, and another seed
-DRAFT = {
-    "runs": 2,
-    "seed": 1,
-    "many": 5,
-    "worlds": 20,
-    "trials": 200,
-    "draws": 400,
-    "cover": 200,
-    "unequal": 40,
-}
+DRAFT = {"runs": 2, "seed": 1, "many": 5, "worlds": 20, "trials": 200, "draws": 400, "cover": 200}
 WORKERS = joblib.cpu_count()  # chapters that are executed at the same time
 
 
