@@ -1,6 +1,6 @@
 # make book        set up .venv, execute the chapters that are stale, build the pages, print the path to open
 # make stale       the chapters that `make book` would execute, each with what has changed
-# make draft       every chapter with two runs and another seed, into _build/draft
+# make draft       every chapter with two runs, few other samples and another seed, into _build/draft
 # make test        lint, types and all tests; those of the pages need the built book and a Chromium
 # make check       lint, types and the quick tests: before every commit
 # make bench       how long the algorithms take
