@@ -55,9 +55,7 @@ def test_a_damaged_shipped_file_is_refused_by_its_name(damage: tuple[str, str], 
 
 @pytest.mark.slow
 @needs_raw_files
-def test_the_script_computes_the_shipped_files_from_the_raw_data(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_script_computes_the_shipped_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FEDGO_DATA", str(FILES))
     made = [(uci_arms.ship(name, tmp_path), problems.ARMS_FOLDER) for name in uci_arms.RAW]
     beyond = ROOT / "fedgo/beyond/evidence/data"

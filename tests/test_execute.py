@@ -115,9 +115,7 @@ def test_todays_text_is_put_around_the_outputs() -> None:
     assert (title.source, last.outputs[0].data["text/plain"]) == ("# Another title", "42.0")
 
 
-def test_code_is_put_where_the_text_names_it_and_a_name_that_is_gone_stops_the_build(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_named_code_is_put_in_its_place_or_stops_the_build(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()  # the package itself
     text = "Before.\n\n```{source} fedgo.confidence.Ball.contains\n```\n\nAfter."
     shown = execute.written_out(text)

@@ -45,9 +45,7 @@ def protocol(seed):
 
 @given(seeds, st.floats(-4, 4), st.floats(-2, 2))
 @cases
-def test_item_3_and_the_number_of_synchronisations_hold_for_every_lam_and_every_choice(
-    seed, log_beta, log_value
-):
+def test_item_3_and_the_bound_on_synchronisations_hold_always(seed, log_beta, log_value):
     kernel, clients, rounds, gamma, played = protocol(seed)
     beta, value = 10**log_beta, 10**log_value
     step = 2 * np.minimum(value, np.sqrt(beta * np.array(played.local)))  # r_t at its largest

@@ -101,7 +101,10 @@ def test_a_table_is_read(text: str, how: dict[str, Any], names: list[str] | None
 
 REFUSED: dict[str, tuple[Any, ...]] = {  # the table, what is said, and perhaps how it is read
     "half text": ("x,y\n1,2\nabc,3\n2,4\n", "the column 'x' in row 2 is 'abc': other rows have numbers"),
-    "empty cells": ("x,y\n1,2\n,3\n2,4\n", "column 'x' in row 2 is ''.*--category, --ignore or --result"),
+    "empty cells": (
+        "x,y\n1,2\n,3\n2,4\n",
+        "column is 'x': is it the result.* otherwise fill in row 2, or give",
+    ),
     "a decimal comma": ("exp,t\ne1,1,5\ne2,2,5\n", "2 fields in line 2, saw 3; separate by semicolons"),
     "a thousand or 1": ("x;y\n1,234;5\n2,345;6\n", "'x' in row 1 is '1,234': is this a decimal comma"),
     "double headers": ("t,t\n1,2\n3,4\n", r"the name that two columns have is \['t'\]"),
@@ -114,8 +117,8 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # the table, what is said, and perhaps 
     "a result that is not named": ("x,yield\n1,5\n2,6\n", "is it the result. Then give --result 'yield'"),
     "pending cells": ("x,out\n1,5\n2,PENDING\n", "the column is 'out': is it the result"),
     "another name": ("x,yield\n1,5\n2,6\n", "'yelt': did you mean 'yield'", {"result": "yelt"}),
-    "no number": ("x,r\n1,<5\n2,6\n", "is '<5': give a number, failed, or nothing", {"result": "r"}),
-    "out of range": ("x,r\n1,1e400\n2,6\n", "row 1: the result is '1e400'", {"result": "r"}),
+    "no number": ("x,r\n1,<5\n2,6\n", "is '<5': give a number with a decimal point", {"result": "r"}),
+    "out of range": ("x,r\n1,1e400\n2,6\n", "row 1: the result of '1' is '1e400'", {"result": "r"}),
     "one name twice": ("n,x\na,1\nb,2\na,3\n", "row 3: 'a' has other features in row 1", {"name": "n"}),
     "an option of the command": ("n,x\n--site,1\nb,2\n", "does not begin with --", {"name": "n"}),
     "a long wrong row": (f"x,y\n1,2\n{'z' * 10**5},3\n4,5\n", "z \\.\\.\\.': other rows have numbers"),
@@ -149,11 +152,23 @@ def test_results_are_told_at_once_and_lower_is_better_in_the_unit_of_the_owner(t
     assert frame["results"]["XPhos, KOAc"] == "61.0 63.5" and frame["SMILES"]["PPh3, KOAc"] == "P(c1)"
     assert said(path, "export", tmp_path / "r.csv") and len(pd.read_csv(tmp_path / "r.csv")) == 4
     assert "exists" in said(path, "export", tmp_path / "r.csv", code=1)
-    again, roles = (
-        read(tmp_path / "r.csv", result="mean", ignore=["operator"]).options,
-        ("number", "category"),
-    )
-    assert again.having(*roles) == study.content[0].options.having(*roles)
+    again = read(tmp_path / "r.csv", ignore=["operator"])
+    assert sorted(value for *_, value in again.results) == [20.0, 61.0, 63.5, 70.0]
+    assert all(again.options.having(r) == study.content[0].options.having(r) for r in ("number", "category"))
+
+
+def test_what_is_measured_with_the_result_is_no_feature_and_an_export_can_be_begun(tmp_path: Path) -> None:
+    table = written(tmp_path, "No,water,slump,strength\n2,10,5,40\n3,20,,\n4,35,7,52\n9,30,,\n")
+    with pytest.raises(ValueError, match=r"'strength' or 'slump': is it the result.* fill in row 2, 4, or"):
+        read(table)
+    study = Study(tmp_path / "s.json", table, result="strength", trials=9)
+    with pytest.warns(UserWarning, match="left out: the numbers in slump"):
+        study.tell_plate(study.plate(1).assign(slump="6", strength="50"))
+    assert "option 4, mean 52" in said(tmp_path / "s.json", "show")
+    study.to_frame().to_csv(tmp_path / "e.csv")
+    again = read(tmp_path / "e.csv")
+    assert again.options.having("number") == ["water"] and again.options.label == "No"
+    assert sorted(result for *_, result in again.results) == [40.0, 50.0, 52.0]
 
 
 def test_a_plate_is_told_all_or_none(tmp_path: Path) -> None:
@@ -165,26 +180,23 @@ def test_a_plate_is_told_all_or_none(tmp_path: Path) -> None:
     assert "exists" in said(path, "ask", "--to", plate, code=1)
     said(path, "ask", "--count", 8, "--to", other)
     first, second = (pd.read_csv(file) for file in (plate, other))
-    assert len({*first["option"], *second["option"]}) == 16 and list(first)[1:] == [
-        "solvent",
-        "equiv",
-        "hours",
-        "result",
-    ]
+    assert len({*first["option"], *second["option"]}) == 16
+    assert list(first)[1:] == ["solvent", "equiv", "hours", "result"]
     before = path.read_text()
-    wrong = first.assign(
-        result=["5", "x", "", *"12345"], hours=[*first["hours"][:4], 77, *first["hours"][5:]]
-    )
-    wrong.to_csv(plate, index=False)
+    hours = first["hours"].where(first.index != 4, 77)
+    first.assign(result=["5", "x", "", *"12345"], hours=hours).to_csv(plate, index=False)
     words = said(path, "tell", plate, code=1)
-    assert "row 2: the result is 'x'" in words and "row 5: " in words and path.read_text() == before
-    first.assign(result=["5", "failed", "", *"12345"]).sample(frac=1, random_state=0).to_csv(
-        plate, sep=";", index=False
+    assert (
+        "row 2: the result of 'DMF, 1, 0' is 'x'" in words
+        and "row 5: " in words
+        and path.read_text() == before
     )
+    filled = first.assign(result=["5", "failed", "", *"12345"]).sample(frac=1, random_state=0)
+    filled.to_csv(plate, sep=";", index=False)
     assert said(path, "tell", plate) == f"{plate}: 7 results\n"
     study = Study(path)
     assert len(study.told) == 6 and len(study.open) == 9
-    assert "is told already; if it is another trial, give --again" in said(path, "tell", plate, code=1)
+    assert "is told already, and so are 5 more; if it is another trial" in said(path, "tell", plate, code=1)
     assert said(path, "tell", plate, "--again") and len(study.told) == 12
     unasked = pd.DataFrame({"solvent": ["THF"], "equiv": [4], "hours": [3], "result": [2.5]})
     assert study.tell_plate(unasked) == 1 and study.told[-1] == ("THF, 4, 3", "", 2.5)
@@ -192,9 +204,7 @@ def test_a_plate_is_told_all_or_none(tmp_path: Path) -> None:
         study.tell_plate(unasked.assign(solvent="water"))
 
 
-def test_people_who_ask_without_a_site_get_different_options_and_a_site_gets_its_own_again(
-    tmp_path: Path,
-) -> None:
+def test_only_a_site_gets_its_open_trials_again(tmp_path: Path) -> None:
     table = written(tmp_path, "name,x\n" + "".join(f"o{k},{k}\n" for k in range(30)))
     study = Study(tmp_path / "s.json", table, trials=100)
     assert len({*study.batch(3), *study.batch(3), study.ask(), study.ask()}) == 8
@@ -296,8 +306,8 @@ def test_sites_of_a_federation_tell_plates(differ: bool, tmp_path: Path) -> None
             assert [options.names[arm] for arm in client.upcoming(4)] == list(trials["option"])
             before, results = client.memory, [str(9 - equiv) for equiv in trials["equiv"].astype(int)]
             for wrong, words in (
-                ("x", "row 1: the result is 'x'"),
-                ("1e200", "row 1: the result is '1e200'"),
+                ("x", "row 1: the result of .* is 'x'"),
+                ("1e200", "row 1: the result of .* is '1e200'"),
             ):
                 with pytest.raises(ValueError, match=words):
                     tell_plate(client, options, trials.assign(**{"yield": [wrong, *results[1:]]}))

@@ -23,7 +23,7 @@ from fedgo.beyond.study.trials import as_lines, standings, summary, verdict
 
 _LINES = 60  # the most lines of what a table was taken for
 _NUMBER, _WHOLE = click.types.FloatParamType(), click.types.IntParamType()
-_NUMBER.name, _WHOLE.name = "number", "whole number"  # messages say this, not "float"
+_NUMBER.name, _WHOLE.name = "number with a decimal point", "whole number"  # messages say this, not "float"
 _site = click.option("--site", help="The site that makes the trial, in a study that was begun with --site.")
 
 
@@ -213,7 +213,7 @@ def tell(path: str, option: str, result: str | None, again: bool, site: str | No
         remedy = "give its result too, or the path of a plate"
         require(Path(option).is_file(), "OPTION", option[:60], remedy)
         told = study.tell_plate(option, site, again)
-        _say(f"{option}: {told} result{'s' * (told != 1)}")
+        _say(f"{option}: {told} result{'s' * (told != 1)}{'; nothing is filled in' * (told == 0)}")
     else:
         value: Any = FAILED
         if result.lower() != FAILED:

@@ -25,7 +25,7 @@ from fedgo.beyond.method.advised import Goal
 from fedgo.beyond.method.surrogates import Surrogate
 from fedgo.beyond.study import trials as pure
 from fedgo.beyond.study.setup import Record, Setup, Told, Trial, dumps, loads
-from fedgo.beyond.study.table import CATEGORY, FAILED, NUMBER, RESULT, Table, composed, read, refuse
+from fedgo.beyond.study.table import CATEGORY, FAILED, NAME, NUMBER, RESULT, Table, composed, read, refuse
 
 _WAIT = 60.0  # seconds for which a process waits for another to change the file
 _Content = tuple[Setup, Record]
@@ -261,6 +261,8 @@ class Study:
         """
         with self._changing("told") as (setup, record, write):
             plate = read(table, known=setup.options, result=setup.options.result)
+            for line in (line for line in plate.report if line.startswith("left out")):
+                warnings.warn(line, stacklevel=2)
             if plate.results:
                 write(setup, _told(setup, record, plate.results, setup.place(site), again))
         return len(plate.results)
@@ -396,7 +398,7 @@ class Study:
         results = told["result"].map(repr).groupby(told["option"]).agg(" ".join)
         rows.insert(0, "results", results.reindex(rows.index).fillna(""))
         table = table.rename(columns={header: f"{header} (table)" for header in rows}).join(rows)
-        return table.rename_axis(options.label if options.label not in table else "option of the study")
+        return table.drop(columns=options.having(NAME)).rename_axis(options.label)
 
     def plot(self, site: str | None = None) -> Any:
         """Draw the results in order, the predictions against what was measured, and the effect of each column.
@@ -435,10 +437,15 @@ class Study:
             effects[header] = frame["estimate"].groupby(column, observed=True).mean()
         shown = sorted(effects, key=lambda name: effects[name].max() - effects[name].min())[-_MOST_COLUMNS:]
         for place, header in enumerate(shown):
-            right.plot(effects[header], [place] * len(effects[header]), "o-", color="C0", alpha=0.6)
+            levels = [place] * len(effects[header])
+            numbers = header in setup.options.having(NUMBER)
+            sizes = [20 + 15 * rank * numbers for rank in range(len(levels))]
+            right.plot(effects[header], levels, color="C0", alpha=0.6)
+            right.scatter(effects[header], levels, sizes, color="C0", alpha=0.6)
         labels = [shorten(header, 20, placeholder="...") for header in shown]
         right.set_yticks(range(len(shown)), labels, parse_math=False)
-        right.set(xlabel=f"mean estimate of {setup.options.result} for each value")
+        words = f"mean estimate of {setup.options.result} for each value; a larger dot is a larger number"
+        right.set_xlabel(fill(words, 48), parse_math=False)
         figure.suptitle(fill(self.verdict(site), 120), parse_math=False)
         return figure
 
@@ -508,7 +515,7 @@ def _told(
     again: bool = True,
 ) -> Record:
     """Return the ``record`` with the results in ``rows``; one told already needs an open trial, or ``again``."""
-    opened, known, wrong = list(record.open), Counter[Any](record.told), []
+    opened, known, wrong, twice = list(record.open), Counter[Any](record.told), [], []
     for row, option, value in rows:
         where = f"row {row}: " * (row > 0)
         if option not in setup.number_of:
@@ -516,8 +523,10 @@ def _told(
         elif (option, site) in opened:
             opened.remove((option, site))
         elif known[option, site, value] > 0 and not again:
-            words = "is told already; if it is another trial, give --again, in Python again=True"
-            wrong.append(f"{where}{value:g} of {option!r} {words}")
+            twice.append(f"{where}{value:g} of {option!r} is told already")
+    if twice:
+        more = f", and so are {len(twice) - 1} more" * (len(twice) > 1)
+        wrong.append(f"{twice[0]}{more}; if it is another trial, give --again, in Python again=True")
     refuse(wrong)
     new = tuple((option, site, value) for _, option, value in rows if isinstance(value, float))
     _question(setup, record, new)

@@ -38,7 +38,7 @@ _NO_RESULT = {*_PENDING, FAILED}
 _COMMA = re.compile(r"[+-]?\d*(,\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)  # a number with a decimal comma
 _THOUSAND = r"[+-]?[1-9][0-9]{0,2},[0-9]{3}"
 _RESULTS = re.compile(
-    r"(?<![a-z])(yield|ee|result|reward|score|response|objective|target|conversion|selectivity|measured)s?(?![a-z])",
+    r"(?<![a-z])(yield|ee|result|reward|strength|score|response|objective|target|conversion|selectivity|measured)s?(?![a-z])",
     re.IGNORECASE,
 )
 _COUNTERS = re.compile(
@@ -321,7 +321,8 @@ def read(
     for role, headers in (("ignored", ignore), (CATEGORY, category), (NUMBER, number)):
         given |= dict.fromkeys(headers, role)
     for header in given:
-        near = get_close_matches(header, cells.columns, 2) or list(cells.columns)[:3]
+        near = [each for each in cells if header.lower() in each.lower()]
+        near = near[:3] or get_close_matches(header, cells.columns, 2) or list(cells.columns)[:3]
         require(header in cells, "the column", header, f"did you mean {' or '.join(map(repr, near))}?")
     size, before, wrong = len(cells), list[str](), dict[int, str]()
     if known is None:
@@ -351,11 +352,15 @@ def read(
         wrong[row] = f"{option[row]!r} has other features in {where}"
     results = next((cells[header].copy() for header in _having(roles, RESULT)), blank)
     told = list[tuple[int, str, float | str]]()
-    for row, (cell, value) in enumerate(zip(results, floats(results), strict=True)):
+    # a cell of `fedgo export` has all results of its option
+    each = results.str.split() if _exported(cells) else results.map(lambda cell: [cell])
+    for row, cell in each.explode().dropna().items():
+        value = floats(pd.Series([cell])).item()
         if not math.isnan(value) or cell.lower() == FAILED:
             told.append((row + 1 - len(before), option[row], FAILED if math.isnan(value) else float(value)))
         elif cell.lower() not in _NO_RESULT:
-            wrong[row] = f"the result is {short(cell)!r}: give a number, {FAILED}, or nothing"
+            remedy = f"give a number with a decimal point, {FAILED}, or nothing"
+            wrong[row] = f"the result of {option[row]!r} is {short(cell)!r}: {remedy}"
     refuse([f"row {row + 1 - len(before)}: {wrong[row]}" for row in sorted(wrong)])
     columns = list(cells) if known is None else list(known.columns)
     cells[_having(roles, RESULT)] = ""
@@ -366,7 +371,9 @@ def read(
         said += _report(cells, roles, options, told)
     else:
         said.append(f"{size} rows: {len(names) - len(before)} new options, {len(names)} in all")
-        said += [f"{len(told)} results are not entered; fedgo tell TABLE does so"] * bool(told)
+        said += [f"{len(told)} results in it are not read; fedgo tell TABLE enters new ones"] * bool(told)
+        lost = [header for header in known.having(OTHER) if (cells[header][len(before) :] != "").any()]
+        said += [f"left out: the numbers in {', '.join(lost)}, as they are no features"] * bool(lost)
     return Table(options, tuple(told), tuple(said))
 
 
@@ -405,15 +412,34 @@ def _below(
 
 def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     """Return the role of each column of a table with which a study begins."""
-    if {"results", "pulls", "estimate"} <= set(cells):
-        computed = [header for header in _EXPORTED if header in cells]
-        given = {**dict.fromkeys(computed, "fedgo export computed it"), **given}
+    if _exported(cells):
+        computed = dict.fromkeys(
+            [header for header in _EXPORTED if header in cells], "fedgo export computed it"
+        )
+        own = {cells.columns[0]: NAME, "results": RESULT}
+        given = {
+            **computed,
+            **{header: role for header, role in own.items() if role not in given.values()},
+            **given,
+        }
+    blank, result = cells.eq(""), next((header for header, role in given.items() if role == RESULT), None)
+    partly = [
+        header for header in cells
+        if header not in given and blank[header].any() and floats(cells[header])[~blank[header]].notna().all()
+    ]  # fmt: skip
+    if result is not None:  # a column with numbers in rows with a result only is another result
+        without = cells[result].str.lower().isin(_PENDING)
+        partly = [header for header in partly if without.any() and blank[header][without].all()]
+    given = {**dict.fromkeys(partly, RESULT if result is None else OTHER), **given}
     roles = {header: _kind(cells[header], given.get(header)) for header in cells}
-    free = [header for header in cells if header not in given]
+    free = [header for header in cells if header not in given or header in partly]
     likely = [h for h in free if roles[h] == RESULT or (roles[h] == NUMBER and _RESULTS.search(h))]
-    if likely and RESULT not in given.values():
-        remedy = f"is it the result? Then give --result {likely[0]!r}, otherwise --number or --ignore"
-        raise ValueError(f"the column is {likely[0]!r}: {remedy}")
+    if likely and result is None:
+        likely.sort(key=lambda header: not _RESULTS.search(header))
+        rows = _rows(cells.index[blank[likely[0]]])
+        otherwise = f"fill in row {rows}, or give --ignore" if rows else "--number or --ignore"
+        remedy = f"is it the result? Then give --result {likely[0]!r}, otherwise {otherwise}"
+        raise ValueError(f"the column is {' or '.join(map(repr, likely[:4]))}: {remedy}")
     roles |= dict.fromkeys(likely, OTHER)
     counts = [h for h in free if roles[h] == NUMBER and _counts(cells[h])]
     roles |= {header: COUNTS for header in counts if _COUNTERS.search(header)}
@@ -445,6 +471,17 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     return roles
 
 
+def _rows(places: Iterable[int]) -> str:
+    """Return the numbers of the rows at ``places``, at most three of them."""
+    numbers = [str(place + 1) for place in places]
+    return ", ".join(numbers[:3]) + " and others" * (len(numbers) > 3)
+
+
+def _exported(cells: pd.DataFrame) -> bool:
+    """Return whether the table is one that `fedgo export` wrote."""
+    return {"results", "pulls", "estimate"} <= set(cells)
+
+
 def _kind(cells: pd.Series, asked: str | None) -> str:
     """Return ``asked``, or what a column is taken for: "number", "category" or "result"."""
     if asked not in (None, NUMBER):
@@ -455,8 +492,9 @@ def _kind(cells: pd.Series, asked: str | None) -> str:
     texts = set(odd.str.lower())
     if asked is None and texts <= _NO_RESULT and texts != {""}:
         return RESULT
-    rows = ", ".join(str(place + 1) for place in odd.index[:3]) + " and others" * (len(odd) > 3)
-    remedy = "other rows have numbers: mend these, or give it by --name, --category, --ignore or --result"
+    rows = _rows(odd.index)
+    way = "give it by --ignore" if texts == {""} else "give it by --name, --category, --ignore or --result"
+    remedy = f"other rows have numbers: mend these, or {way}"
     raise ValueError(f"the column {cells.name!r} in row {rows} is {short(odd.iloc[0])!r}: {remedy}")
 
 

@@ -270,12 +270,19 @@ def summary(setup: Setup, record: Record, site: Site = None) -> list[str]:
     by_mean = posterior(setup, record.told)[0] is None
     best = max(tried, key=lambda row: setup.sign * row.mean) if by_mean else tried[0]
     times = f"{best.pulls} result{'s' * (best.pulls > 1)}"
-    lines = [f"best so far: {best.option}, mean {best.mean:.4g} of {times}"]
+    lines = [f"best so far: {_called(best.option)}, mean {best.mean:.4g} of {times}"]
     options, _ = _more(setup, record, site or (setup.sites or ("",))[0], 1)
     row = next(row for row in rows if row.option == options[0])
     if math.isfinite(row.estimate):
-        lines.append(f"next: {row.option}, expected {row.estimate:.4g} ({row.low:.4g} ... {row.high:.4g})")
+        lines.append(
+            f"next: {_called(row.option)}, expected {row.estimate:.4g} ({row.low:.4g} ... {row.high:.4g})"
+        )
     return [*lines, f"noise of a result: {noise:.3g}{', estimated' * (setup.noise is None)}"]
+
+
+def _called(option: str) -> str:
+    """Return the name of an option, with the word before it if a number could be taken for a result."""
+    return f"option {option}" if option.replace(".", "", 1).isdecimal() else option
 
 
 def left_out(setup: Setup, record: Record, site: Site = None) -> Iterator[Standing]:
@@ -329,7 +336,7 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         # each option that is added takes a further δ/K, and each site that joins a further δ/N
         grown = len(rows) / setup.begun * sites / (sites - setup.joined)
         share = 1 - setup.guarantee.delta * sites * (1 + math.log(grown))
-        words = f"No option beats {best.option} by more than {best.certificate:.3g}, "
+        words = f"No option beats {_called(best.option)} by more than {best.certificate:.3g}, "
         words += f"with probability {share:.3g} if noise and reach are true bounds."
         if share <= 0:
             return f"{best.option}: so many options or sites were added that no certificate is promised any more."
@@ -352,9 +359,10 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         left = torch.zeros(len(whole.mean), dtype=torch.bool)
         left[[offset + numbers[each.option] for each in remain]] = True
         gap = shortfall(whole, offset + numbers[best.option], left)
-        return f"No option beats {best.option} by more than {gap:.3g}, with probability 0.95 if the model is right."
+        words = f"No option beats {_called(best.option)} by more than {gap:.3g}"
+        return f"{words}, with probability 0.95 if the model is right."
     gap = max([0.0, *(setup.sign * (other - best.estimate) for other in others)])
-    return f"No option beats {best.option} by more than {gap:.3g}, if the model is right."
+    return f"No option beats {_called(best.option)} by more than {gap:.3g}, if the model is right."
 
 
 def _retired(setup: Setup, record: Record) -> Tensor:
