@@ -157,9 +157,9 @@ def simulate(
     # such a check takes as long as an operation on tensors
     samples = learner if isinstance(learner, Samples) else None
     speaks = learner if isinstance(learner, Annotates) else None
-    seat, state = torch.arange(learner.learners), learner.begin()
+    state = learner.begin()
     while int(position.amin()) < total:
-        chosen = _choose(learner, samples, state, position, end, order, first, total, seat)
+        chosen = _choose(learner, samples, state, position, end, order, first, total)
         reward = problem.observe(chosen.arm, noise.gather(1, chosen.step.clamp(max=total - 1)))
         column = chosen.step.where(chosen.turn, total)
         if speaks is not None:
@@ -221,21 +221,21 @@ def _choose(
     order: Tensor,
     first: int,
     total: int,
-    seat: Tensor,
 ) -> Choice:
-    """Return what the learners, at the places ``seat`` of a round, choose, and which of them pull in this pass."""
+    """Return what the learners choose, and which of them pull in this pass of the loop."""
     # In each run the learners pull that have not pulled in this round yet and whose step lies before `end` (S, 1), up
     # to and including the first of them that asks for a synchronisation. `position` (S,) is the next step of each run.
-    step = position.unsqueeze(1)
+    step, several = position.unsqueeze(1), learner.learners > 1
     turn = step < end
-    if len(seat) > 1:
-        served = (step - first) % len(seat)
+    if several:
+        seat = torch.arange(learner.learners)
+        served = (step - first) % learner.learners
         step = step - served + seat
         turn = (seat >= served) & (step < end)
     indices = learner.index(state) if samples is None else samples.index_at(state, step.clamp(max=total - 1))
     arm = largest(indices, order)
     fires = learner.fires(state, arm) & turn
-    if len(seat) > 1 and bool(fires.any()):
+    if several and bool(fires.any()):
         earlier = fires.cumsum(1) - fires.long()  # how many learners before this one in the round fire
         turn = turn & (earlier == 0)
         fires = fires & turn
