@@ -23,7 +23,9 @@ from fedgo.beyond.study.trials import as_lines, standings, summary, verdict
 
 _LINES = 60  # the most lines of what a table was taken for
 _NUMBER, _WHOLE = click.types.FloatParamType(), click.types.IntParamType()
-_NUMBER.name, _WHOLE.name = "number with a decimal point", "whole number"  # messages say this, not "float"
+_NUMBER.name, _WHOLE.name = "number", "whole number"  # messages say this, not "float"
+_RESULT = click.types.FloatParamType()
+_RESULT.name = "number with a decimal point"
 _site = click.option("--site", help="The site that makes the trial, in a study that was begun with --site.")
 
 
@@ -217,7 +219,7 @@ def tell(path: str, option: str, result: str | None, again: bool, site: str | No
     else:
         value: Any = FAILED
         if result.lower() != FAILED:
-            value = _NUMBER.convert(result, None, None)  # type: ignore[arg-type]
+            value = _RESULT.convert(result, None, None)  # type: ignore[arg-type]
         told = study.tell(option, value, site, again)
         shown = value if value == FAILED else f"{value:g}"
         _say(f"{study.setup.option(option)}: {shown}; {told} result{'s' * (told != 1)}")

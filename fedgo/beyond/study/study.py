@@ -261,8 +261,6 @@ class Study:
         """
         with self._changing("told") as (setup, record, write):
             plate = read(table, known=setup.options, result=setup.options.result)
-            for line in (line for line in plate.report if line.startswith("left out")):
-                warnings.warn(line, stacklevel=2)
             if plate.results:
                 write(setup, _told(setup, record, plate.results, setup.place(site), again))
         return len(plate.results)
@@ -391,14 +389,14 @@ class Study:
         """
         setup, record = self.content
         rows, options = pd.DataFrame(pure.standings(setup, record, site)).set_index("option"), setup.options
-        table = options.frame.drop(columns=options.having(RESULT)).loc[rows.index]
+        table = options.frame.drop(columns=options.having(NAME, RESULT)).loc[rows.index]
         number = options.having(NUMBER)
         table[number] = table[number].astype(float)
         told = pd.DataFrame(pure.at_site(setup, record, site), columns=["option", "site", "result"])
         results = told["result"].map(repr).groupby(told["option"]).agg(" ".join)
         rows.insert(0, "results", results.reindex(rows.index).fillna(""))
         table = table.rename(columns={header: f"{header} (table)" for header in rows}).join(rows)
-        return table.drop(columns=options.having(NAME)).rename_axis(options.label)
+        return table.rename_axis(options.label)
 
     def plot(self, site: str | None = None) -> Any:
         """Draw the results in order, the predictions against what was measured, and the effect of each column.

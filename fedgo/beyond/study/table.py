@@ -317,7 +317,11 @@ def read(
         ValueError: A column or a cell cannot be understood; the message names it, all such rows, and the remedy.
     """
     cells, said = cells_of(source)
-    given = {header: role for header, role in ((name, NAME), (result, RESULT)) if header is not None}
+    exported, given = {"results", "pulls", "estimate"} <= set(cells), dict[str, str]()
+    if exported and known is None:
+        name, result = name or cells.columns[0], result or "results"
+        given = {header: "fedgo export computed it" for header in _EXPORTED if header in cells}
+    given |= {header: role for header, role in ((name, NAME), (result, RESULT)) if header is not None}
     for role, headers in (("ignored", ignore), (CATEGORY, category), (NUMBER, number)):
         given |= dict.fromkeys(headers, role)
     for header in given:
@@ -352,10 +356,9 @@ def read(
         wrong[row] = f"{option[row]!r} has other features in {where}"
     results = next((cells[header].copy() for header in _having(roles, RESULT)), blank)
     told = list[tuple[int, str, float | str]]()
-    # a cell of `fedgo export` has all results of its option
-    each = results.str.split() if _exported(cells) else results.map(lambda cell: [cell])
-    for row, cell in each.explode().dropna().items():
-        value = floats(pd.Series([cell])).item()
+    if exported:  # a cell has all results of its option
+        results = results.str.split().explode().dropna()
+    for (row, cell), value in zip(results.items(), floats(results), strict=True):
         if not math.isnan(value) or cell.lower() == FAILED:
             told.append((row + 1 - len(before), option[row], FAILED if math.isnan(value) else float(value)))
         elif cell.lower() not in _NO_RESULT:
@@ -373,7 +376,10 @@ def read(
         said.append(f"{size} rows: {len(names) - len(before)} new options, {len(names)} in all")
         said += [f"{len(told)} results in it are not read; fedgo tell TABLE enters new ones"] * bool(told)
         lost = [header for header in known.having(OTHER) if (cells[header][len(before) :] != "").any()]
-        said += [f"left out: the numbers in {', '.join(lost)}, as they are no features"] * bool(lost)
+        if lost:
+            warnings.warn(
+                f"left out: the numbers in {', '.join(lost)}, as they are no features", stacklevel=4
+            )
     return Table(options, tuple(told), tuple(said))
 
 
@@ -412,31 +418,14 @@ def _below(
 
 def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     """Return the role of each column of a table with which a study begins."""
-    if _exported(cells):
-        computed = dict.fromkeys(
-            [header for header in _EXPORTED if header in cells], "fedgo export computed it"
-        )
-        own = {cells.columns[0]: NAME, "results": RESULT}
-        given = {
-            **computed,
-            **{header: role for header, role in own.items() if role not in given.values()},
-            **given,
-        }
-    blank, result = cells.eq(""), next((header for header, role in given.items() if role == RESULT), None)
-    partly = [
-        header for header in cells
-        if header not in given and blank[header].any() and floats(cells[header])[~blank[header]].notna().all()
-    ]  # fmt: skip
-    if result is not None:  # a column with numbers in rows with a result only is another result
-        without = cells[result].str.lower().isin(_PENDING)
-        partly = [header for header in partly if without.any() and blank[header][without].all()]
-    given = {**dict.fromkeys(partly, RESULT if result is None else OTHER), **given}
-    roles = {header: _kind(cells[header], given.get(header)) for header in cells}
-    free = [header for header in cells if header not in given or header in partly]
+    result = next((header for header, role in given.items() if role == RESULT), None)
+    without = None if result is None else cells[result].str.lower().isin(_PENDING)
+    roles = {header: _kind(cells[header], given.get(header), without) for header in cells}
+    free = [header for header in cells if header not in given]
     likely = [h for h in free if roles[h] == RESULT or (roles[h] == NUMBER and _RESULTS.search(h))]
     if likely and result is None:
         likely.sort(key=lambda header: not _RESULTS.search(header))
-        rows = _rows(cells.index[blank[likely[0]]])
+        rows = _rows(cells.index[cells[likely[0]] == ""])
         otherwise = f"fill in row {rows}, or give --ignore" if rows else "--number or --ignore"
         remedy = f"is it the result? Then give --result {likely[0]!r}, otherwise {otherwise}"
         raise ValueError(f"the column is {' or '.join(map(repr, likely[:4]))}: {remedy}")
@@ -477,20 +466,19 @@ def _rows(places: Iterable[int]) -> str:
     return ", ".join(numbers[:3]) + " and others" * (len(numbers) > 3)
 
 
-def _exported(cells: pd.DataFrame) -> bool:
-    """Return whether the table is one that `fedgo export` wrote."""
-    return {"results", "pulls", "estimate"} <= set(cells)
+def _kind(cells: pd.Series, asked: str | None, without: pd.Series | None) -> str:
+    """Return ``asked``, or what a column is taken for: "number", "category" or "result".
 
-
-def _kind(cells: pd.Series, asked: str | None) -> str:
-    """Return ``asked``, or what a column is taken for: "number", "category" or "result"."""
+    A column with empty cells is a result only if all rows ``without`` one are empty, or if these are not known.
+    """
     if asked not in (None, NUMBER):
         return str(asked)
     odd = cells[floats(cells).isna()]
     if odd.empty or (asked is None and len(odd) == len(cells)):
         return NUMBER if odd.empty else CATEGORY
     texts = set(odd.str.lower())
-    if asked is None and texts <= _NO_RESULT and texts != {""}:
+    fits = texts != {""} or without is None or (without.any() and cells[without].eq("").all())
+    if asked is None and texts <= _NO_RESULT and fits:
         return RESULT
     rows = _rows(odd.index)
     way = "give it by --ignore" if texts == {""} else "give it by --name, --category, --ignore or --result"
