@@ -1,6 +1,7 @@
 """A laboratory's table as it is: what each column is taken for, results, plates, and what is refused in which words."""
 
 import math
+import re
 import warnings
 from pathlib import Path
 from typing import Any
@@ -83,10 +84,11 @@ READ = {
     "names that are no numbers": ("x,exp\n1,e1\n1,e2\n2,e3\n", {}, ["e1", "e2", "e3"]),
     "codes": ("solvent,t\n1,5\n2,5\n1,6\n", {"category": ["solvent"]}, ["1, 5", "2, 5", "1, 6"]),
     "long texts": (f"a,b\n{'x' * 30},1\n{'x' * 31},1\n{'x' * 31},2\n", {}, None),
-    "one option": ("x,y\n1,2\n", {}, ["1"]),
+    "one option": ("x,y\n1,2\n", {}, ["row 1"]),
     "one column": ("name\na\nb\n", {}, ["a", "b"]),
     "a comma and a line break in quotes": ('n,x\n"a,\nb",0\n"\nc ",1\n', {"name": "n"}, ["a, b", "c"]),
     "a number written twice": ("a,b\n1,5\n1.0,5\n1,7\n2,5\n", {}, ["row 1", "row 3", "row 4"]),
+    "a thousand that is ignored": ('x,s\n1,"3,000"\n2,"4,000"\n', {"ignore": ["s"]}, ["1", "2"]),
     "results of any size": ("x,r\n1,1e-12\n2,1e12\n5,-3\n", {"result": "r"}, ["1", "2", "5"]),
 }
 
@@ -99,11 +101,56 @@ def test_a_table_is_read(text: str, how: dict[str, Any], names: list[str] | None
     )
 
 
+ROLES = {  # a table whose last column has the results, and the roles of the others
+    "rises by 1": ("Temp,Time,yield\n20,0,5\n21,1,7\n22,2,9\n23,0,\n", ["number"] * 2),
+    "orders": (
+        "RunOrder,StdOrder,T,y\n3,2,20,1\n1,3,30,2\n2,1,20,3\n",
+        ["it numbers the rows"] * 2 + ["number"],
+    ),
+    "replicates": ("t,rep1,rep2\n1,5,6\n2,7,8\n", ["number", "it looks like another result"]),
+    "EDBO+": ("t,priority,y\n1,-1,5\n2,0,PENDING\n3,0,PENDING\n", ["number", "EDBO+ computed it"]),
+    "spectra": ("ligand,400,410,y\nA,1,2,3\nB,2,2,4\nA,2,3,5\n", ["category", "number", "number"]),
+    "pandas' headers": ("0,1,2\n5.1,3.5,10\n4.9,3.0,20\n", ["number"] * 2),
+    "blanks": ("x  y  z\n1.5  2  3\n2.5  1  4\n", ["number"] * 2),
+    "commas in a header": ("a (1,2,3);y\n1,5;2\n2,5;3\n", ["number"]),
+    "signs": ("pattern,t,y\n--,1,5\n-+,2,.\n++,3,7\n", ["category", "number"]),
+    "UTF-16": ("ä\tb\ty\n1.5\t2\t5\n2.5\t3\t-\n", ["number"] * 2),
+    "a unit row with gaps": (
+        "Run,T,t,y\n,°C,h,%\n1,20,1,30\n2,40,2,33\n3,60,1,12\n",
+        ["name", "number", "number"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", ROLES)
+def test_what_the_columns_of_published_tables_are_taken_for(case: str, tmp_path: Path) -> None:
+    text, expected = ROLES[case]
+    path = written(tmp_path, text, encoding="utf-16" if case == "UTF-16" else "utf-8")
+    header = re.split(r"[,;\s]+", text.partition("\n")[0])[-1]
+    assert list(roles(read(path, result=header)).values()) == [*expected, "result"]
+
+
 REFUSED: dict[str, tuple[Any, ...]] = {  # the table, what is said, and perhaps how it is read
     "half text": ("x,y\n1,2\nabc,3\n2,4\n", "the column 'x' in row 2 is 'abc': other rows have numbers"),
     "empty cells": ("x,y\n1,2\n,3\n2,4\n", "is 'x': is it the result.* otherwise fill in row 2, or give"),
     "an empty setting": ("x,r\n1,2\n,3\n2,\n", "'x' in row 2 is ''.*mend.* by --ignore", {"result": "r"}),
-    "a decimal comma": ("exp,t\ne1,1,5\ne2,2,5\n", "2 fields in line 2, saw 3; separate by semicolons"),
+    "a decimal comma": ("exp,t\ne1,1,5\ne2,2,5\n", "2 fields in line 2, saw 3; .*separate by semicolons"),
+    "a footnote": (
+        "L,t,y\nA,2,3\nB,3,4\n* note,,\n",
+        r"row 3: '\* note' stands alone: remove it",
+        {"result": "y"},
+    ),
+    "a sum": ("s,b,y\nA,K,3\nB,K,4\nTotal,,7\n", "row 3: 'Total' sums up the others", {"result": "y"}),
+    "German thousands": (
+        "s;y\n1.200;1,5\n800;2,5\n",
+        "'s' in row 1 is '1.200': other columns",
+        {"result": "y"},
+    ),
+    "words above": ("s,y\nA,n.d.\nB,3\nC,1\nA,5\n", "the result of .* is 'n.d.'", {"result": "y"}),
+    "odd numbers": ('s,c\nA,"1,000,000"\nB,"2,000,000"\n', "'c' in row 1 is .*is it a number. Write 1000000"),
+    "merged cells": ("L,T\nX,20\n,40\nS,20\n,40\n", "the column 'L' above empty cells is 'X': fill in"),
+    "JSON": ('[{"a":1},{"a":2}]', "give JSON as CSV"),
+    "a title": ("Title\nx,y\n1,2\n", "delete lines above the header"),
     "a thousand or 1": ("x;y\n1,234;5\n2,345;6\n", "'x' in row 1 is '1,234': is this a decimal comma"),
     "double headers": ("t,t\n1,2\n3,4\n", r"the name that two columns have is \['t'\]"),
     "an underscore": ("x,y\n1_000,2\n3,4\n", "the column 'x' in row 1 is '1_000': other rows"),

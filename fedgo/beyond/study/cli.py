@@ -122,6 +122,14 @@ def main(context: click.Context, path: str) -> None:
     context.obj = path
 
 
+def _alone(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """Return the one value ``given`` for an option of which a study has one, or None."""
+    require(
+        len(given) < 2, f"--{option.name}", given, "give one column: make one number of several results first"
+    )
+    return next(iter(given), None)
+
+
 def _command(function: Callable[..., None]) -> click.Command:
     """Add the ``function``, which gets the path of the study's file first, to the commands of `main`."""
     # an option's name may begin with a minus; without one-letter options it cannot be taken for one of them
@@ -131,7 +139,12 @@ def _command(function: Callable[..., None]) -> click.Command:
 @_command
 @click.argument("options", metavar="TABLE", type=click.Path(exists=True, dir_okay=False))
 @click.option("--trials", type=_WHOLE, help="The approximate number of trials that you can afford.")
-@click.option("--result", help="The column with results; those that are there are told at once.")
+@click.option(
+    "--result",
+    multiple=True,
+    callback=_alone,
+    help="The column with results; those that are there are told at once.",
+)
 @click.option("--name", help="The column with the names of the options.")
 @click.option("--ignore", multiple=True, help="A column to leave out; repeatable.")
 @click.option(

@@ -402,8 +402,9 @@ class Study:
         """Draw the results in order, the predictions against what was measured, and the effect of each column.
 
         The first panel has each result and the best mean so far. In the second, each option with results is left out of
-        the fit in turn (in at most fifty groups), and is then predicted with the model's interval. The third has for
-        each column the mean estimates of the options with each of its values (numbers in at most five classes).
+        the fit in turn (in ten groups if they are more than fifty), and is then predicted with the model's interval.
+        The third has for each column the mean estimates of the options with each of its values (numbers in at most five
+        classes).
 
         Args:
             site: The site whose results are drawn, if the sites differ; otherwise None is enough.
@@ -420,8 +421,9 @@ class Study:
         best = results.cummin() if setup.lower_is_better else results.cummax()
         left.plot(results, ".", label="result")
         left.plot(best, drawstyle="steps-post", label="best so far")
-        left.set(xlabel="trial", ylabel=setup.options.result)
-        left.legend()
+        left.set_xlabel("trial")
+        left.set_ylabel(fill(setup.options.result, 32), parse_math=False)
+        left.legend(loc="best")
         for row in pure.left_out(setup, record, site):
             ends = [[max(row.estimate - row.low, 0)], [max(row.high - row.estimate, 0)]]
             middle.errorbar(frame["mean"][row.option], row.estimate, ends, fmt="o", color="C0", alpha=0.6)
@@ -517,7 +519,7 @@ def _told(
     for row, option, value in rows:
         where = f"row {row}: " * (row > 0)
         if option not in setup.number_of:
-            wrong.append(f"{where}no option of the study is {option!r} or has its features")
+            wrong.append(f"{where}no option of the study is {option!r}, by its name or else by its features")
         elif (option, site) in opened:
             opened.remove((option, site))
         elif known[option, site, value] > 0 and not again:

@@ -10,6 +10,7 @@ import math
 import re
 import unicodedata
 import warnings
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -33,18 +34,23 @@ OTHER = "it looks like another result"
 FAILED = "failed"
 COUNTS = "it numbers the rows"
 _ALWAYS = "it is always "
-_PENDING = {"", "na", "n/a", "nan", "none", "null", "pending"}
+_PENDING = {"", "na", "n/a", "nan", "none", "null", "pending", ".", "•", "-", "–"}
 _NO_RESULT = {*_PENDING, FAILED}
 _COMMA = re.compile(r"[+-]?\d*(,\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)  # a number with a decimal comma
+_EXCEL = {".xlsx", ".xlsm", ".xls"}
 _THOUSAND = r"[+-]?[1-9][0-9]{0,2},[0-9]{3}"
 _RESULTS = re.compile(
-    r"(?<![a-z])(yield|ee|result|reward|strength|score|response|objective|target|conversion|selectivity|measured)s?(?![a-z])",
+    r"(?<![a-z])(yield|ee|result|reward|strength|score|response|objective|target|conversion|selectivity|measured"
+    r"|rep|replicate)s?(?![a-z])",
     re.IGNORECASE,
 )
+# the words of which the header of a column consists that numbers the rows
 _COUNTERS = re.compile(
-    r"(?<![a-z])(no|nr|num|number|id|index|idx|entry|run|row|sample|exp|experiment|trial|unnamed)(?![a-z])|#",
-    re.I,
+    "no|nr|num|number|id|index|idx|entry|run|row|sample|exp|experiment|trial|reaction|rxn|order|std|stdorder|runorder"
 )
+# the first cell of a row that sums up the others
+_SUMS = {"total", "sum", "average", "avg", "mean", "median", "std", "sd", "min", "max", "summe", "mittelwert"}
+_ODD = r"[<>≤≥~≈]?\s*[-−+]?\d[\d.,' ]*%?"  # what may be a number, but is not written as one
 # what `fedgo export` adds to the owner's columns
 _EXPORTED = ("results", "pulls", "mean", "estimate", "low", "high", "certificate", "retired")
 _FEW = 10  # in a table with more rows, a column of texts that says the same as the name is left out
@@ -235,35 +241,47 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     full = cells.ne("")
     cells = cells.loc[full.any(axis=1).to_numpy(), full.any().to_numpy()].reset_index(drop=True)
     numbers = cells.apply(floats).notna()
-    if len(cells) and (numbers.iloc[0] & numbers.all()).any():
+    may_be = numbers | cells.apply(lambda column: column.str.lower().isin(_NO_RESULT))
+    header = list(cells.iloc[0]) if len(cells) else []
+    columns = may_be.iloc[1:].all() & numbers.iloc[1:].any()  # those with numbers
+    counted = header == list(map(str, range(len(header))))  # pandas writes these for columns without names
+    if columns.any() and not counted and may_be.iloc[0][columns].all() and numbers.iloc[0][columns].any():
         said.append("there is no header: the columns are called 'column 1', 'column 2', ...")
         header = [""] * cells.shape[1]
     else:
-        header, cells, numbers = list(cells.iloc[0]) if len(cells) else [], cells.iloc[1:], numbers.iloc[1:]
+        cells, numbers, may_be = cells.iloc[1:], numbers.iloc[1:], may_be.iloc[1:]
     require(len(cells) > 0, "the table", header, "give a header, and a row for each option below it")
-    columns = numbers.iloc[1:].all() & (len(cells) > 2)
-    if columns.any() and not (numbers.iloc[0] | cells.iloc[0].str.lower().isin(_NO_RESULT))[columns].any():
-        said.append(f"left out: a second header, {short(', '.join(cells.iloc[0]))}")
+    columns = may_be.iloc[1:].all() & numbers.iloc[1:].any() & (len(cells) > 2)
+    top, texts = cells.iloc[0], columns & ~may_be.iloc[0]
+    empty = top[~texts].isin(["", "-", "–"])
+    repeated = (cells.iloc[1:] == top).loc[:, ~columns & top.ne("")].any(axis=None)
+    units = texts.any() and not repeated and (empty.all() or texts.sum() > 1)
+    if units and not numbers.iloc[0][columns].any():
+        said.append(f"left out: a second header, {short(', '.join(top))}")
         cells = cells.iloc[1:]
     blank = "unnamed" if any(header) else "column"
     names = checked_names("column", [name or f"{blank} {place}" for place, name in enumerate(header, 1)])
-    return cells.set_axis(list(names), axis=1).reset_index(drop=True).apply(_points), said
+    return cells.set_axis(list(names), axis=1).reset_index(drop=True), said
 
 
 def _file(path: Path, said: list[str]) -> pd.DataFrame:
     """Return the cells in the file at ``path``, its header in the first row; ``said`` gets what was left out."""
     require(path.is_file() or not path.exists(), "the table", str(path), "give the path of a file")
     how: dict[str, Any] = {"header": None, "dtype": str, "na_filter": False}
-    if path.suffix.lower() == ".xlsx":
-        return pd.read_excel(path, **how)
     try:
-        with open(path, encoding="utf-8-sig") as file:
+        if path.suffix.lower() in _EXCEL:
+            sheets = pd.read_excel(path, sheet_name=None, **how)
+            said += [f"read: the first of {len(sheets)} sheets, {next(iter(sheets))!r}"] * (len(sheets) > 1)
+            return next(iter(sheets.values()))
+        with open(path, "rb") as file:
+            encoding = "utf-16" if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
+        with open(path, encoding=encoding) as file:
             above = list(itertools.takewhile(lambda line: line.startswith(("# ", "sep=")), file))
             file.seek(0)
-            line = next(itertools.islice(file, len(above), None), "")
+            top = "".join(itertools.islice(file, len(above), len(above) + 6))
+        require(top.lstrip()[:1] not in ("{", "["), "the table", short(top.strip()), "give JSON as CSV")
         said += [f"left out: {len(above)} lines of comments above the table"] * bool(above)
-        separator = max(",;\t|", key=re.sub('"[^"]*"', "", line).count)
-        return pd.read_csv(path, sep=separator, encoding="utf-8-sig", skiprows=len(above), **how)
+        return pd.read_csv(path, sep=_separator(top), encoding=encoding, skiprows=len(above), **how)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except UnicodeError as error:
@@ -271,20 +289,42 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
     except pd.errors.ParserError as error:
         reason = re.sub(r".*C error: (Expected \d+ fields)?", r"\1", str(error).strip())
         reason += (
-            "; separate by semicolons if it has decimal commas, or write decimal points; close each quote"
+            "; delete lines above the header; separate by semicolons if it has decimal commas, or write decimal "
+            "points; close each quote"
         )
     raise ValueError(f"{str(path)!r} cannot be read as a table: {reason[:300]}")
 
 
-def _points(cells: pd.Series) -> pd.Series:
-    """Return a column with decimal points if all its numbers have decimal commas."""
-    commas = cells[cells.str.contains(",", regex=False)]
-    if commas.empty or not cells.str.fullmatch(_COMMA).all():
-        return cells
-    remedy = "is this a decimal comma? Write a decimal point, or no comma"
-    unclear = commas.str.fullmatch(_THOUSAND).all()
-    require(not unclear, f"column {cells.name!r} in row {commas.index[0] + 1}", commas.iloc[0], remedy)
-    return cells.str.replace(",", ".", regex=False)
+def _separator(top: str) -> str:
+    """Return what separates the columns of a file with the first lines ``top``: what each line has, or most of all."""
+    lines = [line for line in re.sub('"[^"]*"', "", top).splitlines() if line.strip()]
+    for separator in ";\t|,":
+        if all(separator in line for line in lines):
+            return separator
+    widths = {len(line.split()) for line in lines}
+    if len(widths) == 1 and widths != {1} and all(re.search(r"\s[-+.]?\d", line) for line in lines[1:]):
+        return r"\s+"
+    return max(",;\t|", key="".join(lines[:1]).count)
+
+
+def _points(cells: pd.DataFrame) -> pd.DataFrame:
+    """Return the columns with decimal points, those with decimal commas changed."""
+    numbers = {header: column[~column.str.lower().isin(_NO_RESULT)] for header, column in cells.items()}
+    with_comma = [
+        header
+        for header, column in numbers.items()
+        if column.str.contains(",").any() and column.str.fullmatch(_COMMA).all()
+    ]
+    for header, column in numbers.items():
+        mark = "," if header in with_comma else "."
+        marked = column[column.str.contains(mark, regex=False)]
+        if with_comma and marked.str.replace(mark, ",").str.fullmatch(_THOUSAND).all() and len(marked):
+            what = f"column {header!r} in row {marked.index[0] + 1}"
+            remedy = "is this a decimal comma? Write a decimal point, or no comma"
+            if mark == ".":
+                remedy = f"other columns have decimal commas: write {marked.iloc[0].replace('.', '')}, or one here too"
+            require(False, what, marked.iloc[0], remedy)
+    return cells.assign(**{header: cells[header].str.replace(",", ".") for header in with_comma})
 
 
 def read(
@@ -321,15 +361,22 @@ def read(
     if exported and known is None:
         name, result = name or cells.columns[0], result or "results"
         given = {header: "fedgo export computed it" for header in _EXPORTED if header in cells}
+    elif "priority" in cells and cells.eq("PENDING").any(axis=None):
+        given["priority"] = "EDBO+ computed it"
     given |= {header: role for header, role in ((name, NAME), (result, RESULT)) if header is not None}
     for role, headers in (("ignored", ignore), (CATEGORY, category), (NUMBER, number)):
         given |= dict.fromkeys(headers, role)
     for header in given:
         near = [each for each in cells if header.lower() in each.lower()]
         near = near[:3] or get_close_matches(header, cells.columns, 2) or list(cells.columns)[:3]
-        require(header in cells, "the column", header, f"did you mean {' or '.join(map(repr, near))}?")
+        require(header in cells, "the column", header, f"did you mean {_either(near)}?")
+    asked = given | (known.role_of if known else {})
+    cells = cells.assign(
+        **_points(cells[[h for h in cells if asked.get(h) not in ("ignored", CATEGORY, NAME)]])
+    )
     size, before, wrong = len(cells), list[str](), dict[int, str]()
     if known is None:
+        refuse([f"row {row + 1}: {reason}" for row, reason in _no_options(cells).items()])
         roles = _roles(cells, given)
     else:
         before = list(known.names)
@@ -353,7 +400,11 @@ def read(
     first = cells.index.to_series().groupby(option).transform("first")
     for row in cells.index[same != first.map(same)]:
         where = "the study" if before else f"row {first[row] + 1}"
-        wrong[row] = f"{option[row]!r} has other features in {where}"
+        one, other = cells.loc[first[row], list(features)], cells.loc[row, list(features)]
+        unequal = ", ".join(
+            f"{h!r} is {short(other[h])!r}, not {short(one[h])!r}" for h in one.index[one != other]
+        )
+        wrong[row] = f"{option[row]!r} has other features in {where}: {unequal}"
     results = next((cells[header].copy() for header in _having(roles, RESULT)), blank)
     told = list[tuple[int, str, float | str]]()
     if exported:  # a cell has all results of its option
@@ -372,6 +423,10 @@ def read(
     options = Options(names, tuple(columns), tuple(rows.itertuples(index=False, name=None)), roles_of)
     if known is None:
         said += _report(cells, roles, options, told)
+        alike, named = option.groupby(same).unique(), _having(roles, NAME)
+        several = [" and ".join(map(repr, names[:2])) for names in alike if len(names) > 1]
+        words = f"{several[0] if several else ''} have equal features: if they are one option, give --ignore"
+        said += [f"{words} {header!r}" for header in named if several]
     else:
         said.append(f"{size} rows: {len(names) - len(before)} new options, {len(names)} in all")
         said += [f"{len(told)} results in it are not read; fedgo tell TABLE enters new ones"] * bool(told)
@@ -388,6 +443,23 @@ def refuse(wrong: Sequence[str]) -> None:
     more = f"; and {len(wrong) - 10} rows more" * (len(wrong) > 10)
     if wrong:
         raise ValueError(f"nothing is changed: {'; '.join(wrong[:10])}{more}")
+
+
+def _either(names: Iterable[str]) -> str:
+    """Return the ``names`` in quotes, as a shell takes them, with "or" between them."""
+    return " or ".join(f"'{name}'" for name in names)
+
+
+def _no_options(cells: pd.DataFrame) -> dict[int, str]:
+    """Return the rows of a table that are no options, which are footnotes and sums of the others, with the reason."""
+    full, words = cells.ne(""), cells.iloc[:, 0].str.lower().str.rstrip(":")
+    alone = full.iloc[:, 0] & (full.sum(axis=1) == 1) & (cells.shape[1] > 2)
+    alone &= full[~alone].iloc[:, 1:].all().any()  # a column is empty in these rows only
+    last = words.isin(_SUMS)[::-1].cummin() & ~words.duplicated(keep=False)
+    return {
+        row: f"{short(cells.iloc[row, 0])!r} {'sums up the others' if last[row] else 'stands alone'}: remove it"
+        for row in cells.index[alone | last]
+    }
 
 
 def _having(roles: Mapping[str, str], *wanted: str) -> list[str]:
@@ -427,14 +499,16 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
         likely.sort(key=lambda header: not _RESULTS.search(header))
         rows = _rows(cells.index[cells[likely[0]] == ""])
         otherwise = f"fill in row {rows}, or give --ignore" if rows else "--number or --ignore"
-        remedy = f"is it the result? Then give --result {likely[0]!r}, otherwise {otherwise}"
-        raise ValueError(f"the column is {' or '.join(map(repr, likely[:4]))}: {remedy}")
+        remedy = f"is it the result? Then give --result {_either(likely[:1])}, otherwise {otherwise}"
+        raise ValueError(f"the column is {_either(likely[:4])}: {remedy}")
     roles |= dict.fromkeys(likely, OTHER)
-    counts = [h for h in free if roles[h] == NUMBER and _counts(cells[h])]
-    roles |= {header: COUNTS for header in counts if _COUNTERS.search(header)}
+    counts = [h for h in free if roles[h] == NUMBER and _counts(cells, h)]
+    roles |= dict.fromkeys(counts, COUNTS)
     numbered = [h for h in counts if h == cells.columns[0]]
     texts = [h for h in free if roles[h] == CATEGORY and cells[h].is_unique]
-    names = numbered or [h for h in texts if cells[h].str.len().max() <= _NAME]
+    names = numbered or [
+        h for h in texts if not (cells[h].str.startswith("--") | (cells[h].str.len() > _NAME)).any()
+    ]
     if names and NAME not in given.values():
         roles[names[0]] = NAME
     seen = dict[Any, str]()
@@ -449,6 +523,9 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
             roles[header] = f"{_ALWAYS}{short(cells[header][0])!r}"
         elif pattern in seen and header in free:
             roles[header] = f"it says the same as {seen[pattern]!r}"
+        elif role == CATEGORY and header in free and _is_merged(cells[header]):
+            remedy = "fill in the cells below each, or give --category or --ignore"
+            require(False, f"the column {header!r} above empty cells", short(cells[header][0]), remedy)
         elif role == CATEGORY and header in free and cells[header].eq("").mean() > 0.5:
             roles[header] = "most of its cells are empty"
         elif role == CATEGORY and cells[header].nunique() > _LEVELS:
@@ -474,6 +551,15 @@ def _kind(cells: pd.Series, asked: str | None, without: pd.Series | None) -> str
     if asked not in (None, NUMBER):
         return str(asked)
     odd = cells[floats(cells).isna()]
+    plain = odd.str.replace(r"[^\d.−-]", "", regex=True).str.replace("−", "-")
+    if (
+        asked is None
+        and len(odd) == len(cells)
+        and odd.str.fullmatch(_ODD).all()
+        and floats(plain).notna().all()
+    ):
+        remedy = f"is it a number? Write {plain.iloc[0]}; otherwise give --category, --name or --ignore"
+        require(False, f"the column {cells.name!r} in row 1", odd.iloc[0], remedy)
     if odd.empty or (asked is None and len(odd) == len(cells)):
         return NUMBER if odd.empty else CATEGORY
     texts = set(odd.str.lower())
@@ -486,14 +572,27 @@ def _kind(cells: pd.Series, asked: str | None, without: pd.Series | None) -> str
     raise ValueError(f"the column {cells.name!r} in row {rows} is {short(odd.iloc[0])!r}: {remedy}")
 
 
-def _counts(cells: pd.Series) -> bool:
-    """Return whether the cells are whole numbers that count the rows, by their steps or by the header."""
-    if not cells.str.isdecimal().all():
+def _is_merged(cells: pd.Series) -> bool:
+    """Return whether each text occurs once, and the same number of empty cells follows each, as after a merge."""
+    at = cells.index[cells != ""]
+    regular = len(at) > 1 and list(at) == list(range(0, len(cells), at[1]))
+    return regular and len(cells) % at[1] == 0 < at[1] - 1 and cells[at].is_unique
+
+
+def _counts(cells: pd.DataFrame, header: str) -> bool:
+    """Return whether a column numbers the rows, by its header, or as the first one that counts from 0 or 1."""
+    numbers, words = floats(cells[header]), set(re.findall(r"[^\W\d_]+", header.lower()))
+    if not cells[header].str.isdecimal().all() or not numbers.is_unique:
         return False
-    header, steps = str(cells.name), floats(cells).diff()[1:]
-    if header.lower().startswith("unnamed"):
-        return bool(cells.is_unique)
-    return bool((steps.gt(0) if _COUNTERS.search(header) else steps.eq(1)).all())
+    if "unnamed" in words:
+        return True
+    if "#" in header or (words and all(map(_COUNTERS.fullmatch, words))):
+        return bool(numbers.diff()[1:].gt(0).all() or numbers.max() - numbers.min() < len(cells))
+    in_order = numbers.diff()[1:].eq(1).all() and numbers[0] in (0, 1)
+    known = words <= {"column"} or words & {"no", "nr", "number", "id", "index", "order"}
+    return bool(
+        in_order and header == cells.columns[0] and (known or (len(cells) > 9 and cells.shape[1] > 3))
+    )
 
 
 def _features(cells: pd.DataFrame, roles: Mapping[str, str]) -> pd.DataFrame:
@@ -534,6 +633,10 @@ def _report(
     again = sum(times > 1 for times in Counter(option for _, option, _ in told).values())
     features = len(_having(roles, NUMBER, CATEGORY))
     words = f"{len(cells)} rows: {len(options.names)} options, {features} features, {len(told)} results"
+    if not features:
+        lines.append(
+            "no column tells options apart, so that only --method ucb1 or a model of your own can play"
+        )
     if RESULT not in roles.values():
         lines.append("no column is taken for results; if one holds them, give it by --result")
     return [f"{words}, {again} options with several", *lines]

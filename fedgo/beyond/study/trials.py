@@ -39,7 +39,10 @@ from fedgo.confidence import Tally
 
 Site = str | None  # None in a study without sites
 _TOO_FEW = "fewer than two options have a reward"
-_FITS = 50  # the most fits without a part of the results
+_FITS, _FOLDS = (
+    50,
+    10,
+)  # the number of options that are left out one by one, and of the groups of more of them
 _MOST = 1536  # the most trials at once, the wells of the largest plate
 _NORMAL = 1.96  # the half-width in standard deviations of intervals of 95 %, with the goal "best"
 _SURE = 0.001  # sites seem to differ below this p; it is small because users look often and trials depend on rewards
@@ -242,7 +245,7 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
     kappa = optimism.of_arms(_tally(setup, record.told).counts)
     if setup.goal == "best":
         kappa = torch.full_like(kappa, _NORMAL)
-    mean = setup.sign * sums / counts
+    mean = setup.sign * sums / counts + 0.0  # never −0
     if isinstance(fit, ProcessFit) and fit.warped is not None:
         estimate, low, high = fit.warped.interval(kappa)
     elif (whole := _whole(setup, record.told)) is not None:
@@ -286,9 +289,10 @@ def _called(option: str) -> str:
 
 
 def left_out(setup: Setup, record: Record, site: Site = None) -> Iterator[Standing]:
-    """Yield the rows of the options that have results, each by a fit without its results, in at most fifty groups."""
+    """Yield the rows of the options that have results, each by a fit without its results, in ten groups if many."""
     options = list(dict.fromkeys(option for option, *_ in at_site(setup, record, site)))
-    for group in (options[k::_FITS] for k in range(min(_FITS, len(options)))):
+    folds = len(options) if len(options) <= _FITS else _FOLDS
+    for group in (options[k::folds] for k in range(folds)):
         kept = tuple(told for told in record.told if told[0] not in group)
         rows = standings(setup, replace(record, told=kept), site)
         yield from (row for row in rows if row.option in group and math.isfinite(row.estimate))
