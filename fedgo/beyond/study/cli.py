@@ -150,7 +150,11 @@ def _command(function: Callable[..., None]) -> click.Command:
 @click.option(
     "--category", multiple=True, help="A column whose numbers only tell categories apart; repeatable."
 )
-@click.option("--number", multiple=True, help="A column to use although it looks like a result; repeatable.")
+@click.option(
+    "--number",
+    multiple=True,
+    help="A column to use although it seems to hold results or to number rows; repeatable.",
+)
 @click.option("--lower-is-better", is_flag=True, default=None, help="Look for the lowest result.")
 @click.option("--check", is_flag=True, help="Only say what the table is taken for.")
 @click.option("--noise", type=_NUMBER, help="Standard deviation of a result; estimated if it is not given.")

@@ -223,7 +223,7 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     """Return the cells of a table as a frame of texts, and in lines what was done to read them.
 
     Args:
-        source: The path of a file with commas, semicolons, tabs or bars, or of an Excel file; or a pandas frame.
+        source: The path of a file with semicolons, tabs, bars, commas or blanks, or of Excel; or a pandas frame.
 
     Raises:
         TypeError: ``source`` is neither a path nor a frame.
@@ -340,13 +340,14 @@ def read(
     """Return what a laboratory's table holds.
 
     Args:
-        source: The path of a file with commas, semicolons, tabs or bars, or of an Excel file; or a pandas frame.
-        name: The column with the names of the options. Without it, a first column without repetitions has them, or
-            another one with texts; otherwise the names are made of the features, or they are ``row 1``, ``row 2``, …
+        source: The path of a file with semicolons, tabs, bars, commas or blanks, or of Excel; or a pandas frame.
+        name: The column with the names of the options. Without it, a first column that numbers the rows has them, or a
+            column of texts without repetitions; otherwise the names are made of the features, or they are ``row 1``,
+            ``row 2``, …
         result: The column with the results of experiments that were made.
         ignore: Columns to leave out.
         category: Columns whose numbers are names of categories.
-        number: Columns to use as features although their headers look like those of results.
+        number: Columns to use as features although their headers look like those of results or of numbers of rows.
         known: The options of a study. Its columns keep their roles, and the table may have further options.
 
     Returns:
