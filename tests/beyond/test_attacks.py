@@ -83,12 +83,6 @@ def an_answer_has_an_impossible_sum(folder: Path, patch: pytest.MonkeyPatch) -> 
         is_refused(kind, "a sum is beyond 2e+100", **claims(1.0, 1e101))
     clients, server = started(*KINDS["planned"]())
     plan = server.plan
-    server.begin()
-    lie = decode(clients[0].answer(server.letters()[0]), plan.fingerprint)._replace(**claims(1.0, 1e101))
-    server.desk = server.desk._replace(inbox={0: lie})  # as an earlier fedgo stored it
-    server.save(folder / "server")
-    with pytest.warns(UserWarning, match="a stored answer is dropped.*a sum is beyond"):
-        server = Server.load(folder / "server", plan)
     assert converse(server, clients) == {}
     with pytest.warns(UserWarning, match="the fit failed"):  # the largest sum that is allowed: a plan is made
         converse(server, forged(clients, plan, 0, **claims(1.0, 2e100)))
@@ -145,10 +139,10 @@ def an_epoch_is_long(folder: Path, patch: pytest.MonkeyPatch) -> None:
             patch.setattr(planning, "_SINGLE", single)
             patch.setattr(planning, "_SHARE", 25)
             weights = torch.full((1, 6), 2.0).double()
-            arms, variance = plan([fit], weights, torch.rand(1, 6).double(), 0.3, 900, sites=sites)
+            arms = plan([fit], weights, torch.rand(1, 6).double(), 0.3, 900, sites=sites)
             assert sites == 1 or torch.equal(arms[0] // 2, torch.arange(900) % 3)
             shares.append(torch.bincount(arms[0], minlength=6) / 900)
-            assert bool((variance > 0).all()) and (len(steps) < 100 + 25 * 5) == (single == 100)
+            assert (len(steps) < 100 + 25 * 5) == (single == 100)
             steps.clear()
         torch.testing.assert_close(*shares, rtol=0, atol=1 / 25)
 

@@ -11,14 +11,14 @@ from tables_of_studies import assert_shipped
 from fedgo.beyond.evidence import results
 from fedgo.beyond.evidence.families import PROBLEMS
 from fedgo.beyond.evidence.results import evaluations
-from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, removed
-from fedgo.beyond.evidence.studies import BEYOND, MAIN, MAP, REGIMES
+from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS
+from fedgo.beyond.evidence.studies import ABLATION, BEYOND, MAIN, MAP, REGIMES
 from fedgo.experiments import traces
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.runner import afresh, read, shipped
 from fedgo.experiments.world import Regime
 
-PLAYED = [name for name, player in VARIANTS.items() if player.call is not removed]
+PLAYED = [name for name in VARIANTS if name not in ABLATION.needs]
 SMALL, TINY = Regime("hartmann6", 50), Regime("hartmann6", 6, rounds=3, clients=2)
 
 

@@ -133,12 +133,6 @@ def optuna_tpe(table: Measured, run: int, trials: int) -> tuple[Choose, Name]:
     return choose, lambda tried, rewards: Named(int(tried[rewards.argmax()]))
 
 
-def grouped(how: Advised, table: Measured) -> Advised:
-    """Return the method ``how`` with one length scale for each column of the ``table``."""
-    surrogate: Any = how.surrogate
-    return replace(how, surrogate=replace(surrogate, groups=table.groups))
-
-
 def by_method(how: Advised, table: Measured, run: int, trials: int) -> tuple[Choose, Name]:
     """Choose by the method ``how``, which is fitted anew for every batch and is told σ; name the option with the
     largest posterior mean.
@@ -150,7 +144,9 @@ def by_method(how: Advised, table: Measured, run: int, trials: int) -> tuple[Cho
 
     def fitted(tried: Tensor, rewards: Tensor) -> tuple[Fitted, Tensor]:
         counts, sums = (tried.bincount(each, len(ties)) for each in (torch.ones_like(rewards), rewards))
-        return grouped(how, table).surrogate.fit(table.features, Tally(counts, sums), table.noise), counts
+        return how.grouped(table.groups).surrogate.fit(
+            table.features, Tally(counts, sums), table.noise
+        ), counts
 
     def choose(tried: Tensor, rewards: Tensor, wanted: int) -> Tensor:
         if len(rewards.unique()) == 1:
@@ -196,7 +192,7 @@ def by_sites(player: str, table: Measured, run: int, trials: int) -> tuple[Repla
     alone, clients = FEDERATED[player]
     sites = 1 if alone else 3
     until = SEARCH.until if clients == sites and not alone else Growing(1 + 1e-9, least=1)
-    how = replace(grouped(SEARCH, table), until=until)
+    how = replace(SEARCH.grouped(table.groups), until=until)
     problem = Problem(
         player, table.features.unsqueeze(0), table.means.unsqueeze(0), (run,), sigma=table.noise
     )

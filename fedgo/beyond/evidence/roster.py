@@ -18,7 +18,7 @@ from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, s
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
 from fedgo.beyond.method.surrogates import Surrogate
-from fedgo.experiments.players import Call, Player, from_scratch, grid, known_as
+from fedgo.experiments.players import Call, Player, from_scratch, grid, known_as, measured
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.world import Regime, Setting, World
 from fedgo.pages.figures import STYLES
@@ -67,7 +67,6 @@ def guarantee(world: World, **values: Any) -> Guarantee:
 def surrogate(
     model: SurrogateOf,
     until: Growing,
-    informed: bool = True,
     guard: float | None = None,
     arms_first: bool = False,
 ) -> Call:
@@ -77,8 +76,6 @@ def surrogate(
         model: Returns for a world one surrogate for all runs, or one for each run. The latter have to be linearised at
             the ŵ₀ of the world's Phase I, which is then the first part of the trace.
         until: The rule that ends an epoch.
-        informed: Whether the surrogate is fitted to the data of Phase I too. If not, the first fit has no data, which
-            only a `LinearisedOnce` accepts.
         guard: The threshold γ for synchronisations of a guard inside which the surrogate plays; None means without one.
         arms_first: Whether each of the K arms is pulled once in place of Phase I. Phase II is then shortened or
             lengthened to a whole number of rounds, so that both phases have at most ⌈√(NT)⌉ + NT pulls.
@@ -90,7 +87,7 @@ def surrogate(
         exploration = None
         if arms_first:
             exploration, rounds = each_arm(world.problem, arms), (world.steps - arms) // world.clients
-        begins = Beginning(start, exploration, informed)
+        begins = Beginning(start, exploration)
         promise = None if guard is None else guarantee(world, gamma=guard)
         return surrogate_ucb(
             world.problem, fitted, world.clients, rounds, until=until,
@@ -219,14 +216,7 @@ def _variant(model: SurrogateOf, until: Growing = _DOUBLING, **how: Any) -> Play
     return Player(surrogate(model, until, **how), grid(kappa=(1.0, 2.0, 4.0, 8.0)))
 
 
-def removed(world: World, setting: Setting) -> Trace:
-    """Refuse to play a variant whose code was removed; its rows were played at commit d8000e1 or before."""
-    raise NotImplementedError(
-        "its clients planned each for itself or on an event; commit d8000e1 can play it"
-    )
-
-
-_REMOVED = Player(removed, grid(kappa=(1.0, 2.0, 4.0, 8.0)))
+_REMOVED = Player(measured, grid(kappa=(1.0, 2.0, 4.0, 8.0)))  # `ABLATION` says which code has it
 
 VARIANTS: dict[str, Player] = {
     "process": _variant(process),

@@ -20,6 +20,9 @@ from fedgo.experiments.players import Player, grid, measured, play_uniform
 from fedgo.experiments.runner import Regimes, Sweep
 from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
 
+# a study beyond the paper: its problems, and the folder of its table
+_Study = partial(Sweep, problems=PROBLEMS, folder=TABLES)
+
 # --- The regime map
 
 BASE = listed("base")
@@ -86,7 +89,7 @@ def map_tuning(name: str) -> list[Regimes]:
     return [TUNING if PLAYERS[name].plays_on(Regime("cosine8", 500)) else TUNING_FEW]
 
 
-MAP = Sweep(
+MAP = _Study(
     "map",
     "who is to be run when: every player at one setting for all regimes, the scalars as packed as may be",
     PLAYERS,
@@ -97,8 +100,6 @@ MAP = Sweep(
     runs=map_runs,
     batch=5,
     tail=DECIDE,
-    problems=PROBLEMS,
-    folder=TABLES,
 )
 
 
@@ -120,7 +121,7 @@ RULES: tuple[Setting, ...] = (
 
 RULE_TUNING = listed("rule_tuning")
 
-BOLDNESS = Sweep(
+BOLDNESS = _Study(
     "boldness",
     "how boldly the advised setting plays for which budget: every candidate on the same tuning runs",
     {"advised": Player(advised(WITHOUT_MISFIT), RULES)},  # the model had no misfit then
@@ -129,8 +130,6 @@ BOLDNESS = Sweep(
     rungs=lambda name: (Rung(len(RULES), 100),),
     batch=5,
     tail=("advised",),
-    problems=PROBLEMS,
-    folder=TABLES,
 )
 
 
@@ -145,7 +144,7 @@ def _ablated(name: str) -> list[Regimes]:
     return [(FEW,), (WITH_500,)] if name in WITH_MANY else [(FEW,)]
 
 
-ABLATION = Sweep(
+ABLATION = _Study(
     "ablation",
     "surrogates that differ in one thing each, every κ on the tuning runs and the best on others",
     VARIANTS,
@@ -154,8 +153,8 @@ ABLATION = Sweep(
     rungs=lambda name: (Rung(4, ABLATION_RUNS["tuning"]),),
     regimes=lambda name: (FEW, WITH_500),
     runs=lambda name, regime: ABLATION_RUNS["evaluation"] * ((regime,) in _ablated(name)),
-    problems=PROBLEMS,
-    folder=TABLES,
+    # the clients of these planned each for itself or on an event
+    needs={name: "fedgo_at_d8000e1" for name, player in VARIANTS.items() if player.call is measured},
 )
 
 
@@ -172,7 +171,7 @@ RIVAL_REGIMES = tuple(
 
 
 RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
-ELSEWHERE = Sweep(
+ELSEWHERE = _Study(
     "elsewhere",
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
     {name: Player(measured) for name in ("advised", *LIBRARIES, OPTUNA)},
@@ -182,11 +181,9 @@ ELSEWHERE = Sweep(
     batch=1,
     measure=measure_library,
     needs={OPTUNA: "optuna"},
-    problems=PROBLEMS,
-    folder=TABLES,
 )
 
-DIFFER = Sweep(
+DIFFER = _Study(
     "differ",
     "sites that differ: fitted as if alike, each by its own cells, each alone, and UCB1 under the joint plan",
     {name: Player(measured) for name in HOW} | {"differ": Player(measured, grid(warp=(0.0, 1.0)))},
@@ -197,8 +194,6 @@ DIFFER = Sweep(
     runs=lambda name, regime: 50 if name != "each alone" or regime in JOINED else 0,
     batch=5,
     measure=measure_sites,
-    problems=PROBLEMS,
-    folder=TABLES,
 )
 
 # --- Tables of real experiments, searched offline
@@ -224,7 +219,7 @@ TABLE_REGIMES, FEDERATED_REGIMES = (
 )
 
 
-MEASURED = Sweep(
+MEASURED = _Study(
     "tables",
     "tables of real experiments, searched offline by the advised setting, libraries and a random order",
     {name: Player(measured) for name in (*SEARCHERS, *FEDERATED, BEFORE)},
@@ -234,12 +229,11 @@ MEASURED = Sweep(
     batch=1,
     measure=measure_tables,
     needs={OPTUNA: "optuna", BEFORE: "fedgo_at_d8000e1"},
-    folder=TABLES,
 )
 
 # --- What the paper's pages show of the recommended method
 
-ADVISED_RUNS = Sweep(
+ADVISED_RUNS = _Study(
     "advised",
     "the advised setting on the paper's Hartmann6, for the results page",
     {"advised": Player(advised())},
@@ -248,7 +242,6 @@ ADVISED_RUNS = Sweep(
     runs=lambda name, regime: 50,
     batch=50,
     encoding="dense",
-    folder=TABLES,
 )
 
 # --- What hiding every reward costs. For each budget ε a player chooses how often each arm is pulled first, and the
@@ -281,7 +274,7 @@ def hidden_runs(name: str, regime: Regime) -> int:
     return 50 if regime.rounds <= 100 else 20
 
 
-PRIVATE = Sweep(
+PRIVATE = _Study(
     "private",
     "what hiding every reward costs, by the budget and by who adds the noise; and uniform play",
     HIDDEN_PLAYERS,
@@ -291,8 +284,6 @@ PRIVATE = Sweep(
     regimes=lambda name: (*HIDDEN_REGIMES, LONGEST),
     runs=hidden_runs,
     batch=25,
-    problems=PROBLEMS,
-    folder=TABLES,
 )
 
 BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, MEASURED, DIFFER, ADVISED_RUNS, PRIVATE)

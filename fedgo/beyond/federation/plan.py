@@ -128,9 +128,8 @@ class Plan:
         """
         arms, groups = options.encoded(len(options.names))
         fitting = how.get("fitting")
-        if fitting is not None and isinstance(fitting.how.surrogate, GaussianProcess | Sites):
-            surrogate = replace(fitting.how.surrogate, groups=groups)
-            how["fitting"] = replace(fitting, how=replace(fitting.how, surrogate=surrogate))
+        if fitting is not None:
+            how["fitting"] = replace(fitting, how=fitting.how.grouped(groups))
         return cls(arms, **how)
 
     @on_cpu

@@ -14,7 +14,6 @@ has missed, or its share of the current plan.
 """
 
 import secrets
-import warnings
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -311,8 +310,6 @@ class Server:
     def load(cls, path: str | Path, plan: Plan) -> "Server":
         """Return the server of ``plan`` that `save` wrote to the file ``path``.
 
-        An answer in the file that the server would refuse now is dropped with a ``UserWarning``.
-
         Raises:
             TypeError: ``plan`` is not a `Plan`.
             ValueError: The file is damaged, too large, from an earlier version of fedgo, a client's, or of another
@@ -321,12 +318,6 @@ class Server:
         """
         server = cls(plan)
         server.desk, server.ledger = files.kept(path, "the server", plan, [Account, Course, Desk, Ledger])
-        for client, letter in list(server.desk.inbox.items()):
-            try:
-                server._check(letter, client)
-            except Refused as reason:
-                warnings.warn(f"a stored answer is dropped, and asked for again: {reason}", stacklevel=3)
-                del server.desk.inbox[client]
         return server
 
 

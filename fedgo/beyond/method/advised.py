@@ -101,6 +101,16 @@ class Advised:
         numbers = dict(setting)
         return replace(self, until=Growing(numbers.pop("growth")), **numbers)
 
+    def grouped(self, groups: tuple[int, ...]) -> "Advised":
+        """Return this method on features of which those with equal numbers in ``groups`` share a length scale.
+
+        A surrogate that is no Gaussian process, and one without features, stay as they are.
+        """
+        surrogate = self.surrogate
+        if not groups or not isinstance(surrogate, GaussianProcess | Sites):
+            return self
+        return replace(self, surrogate=replace(surrogate, groups=groups))
+
     def first(self, clients: int, arms: int, rounds: int) -> int:
         """Return T₀, the number of distinct arms that are pulled before the first fit, for N clients, K arms and T
         rounds.
@@ -190,7 +200,7 @@ class Advised:
             return searching(fit, counts.flatten(), sigma, each, length, begun, retired, sites, turn)
         kappa = self.optimism(max(budget, pulls, 1)).of_arms(tried)
         rows = kappa.repeat(1, sites), order.repeat(1, sites)
-        planned, _ = plan([fit], *rows, sigma, len(begun) + length, begun, retired, sites, turn)
+        planned = plan([fit], *rows, sigma, len(begun) + length, begun, retired, sites, turn)
         chosen: Tensor = planned[0, len(begun) :]
         return chosen
 

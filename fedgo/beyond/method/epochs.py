@@ -107,8 +107,6 @@ class Beginning:
     Args:
         start: The paper's Phase I, with its pulls and the parameters ŵ₀ of the network that were fitted to them.
         exploration: Other pulls, for instance those of `each_arm`.
-        informed: Whether the surrogate is fitted to the data of these pulls too. If not, these data are not shared,
-            unless a guard plays.
         foretold: Whether all clients and the server know the arms of these pulls beforehand, from a common seed. Then
             only the sums of the rewards are sent, unless a guard plays.
 
@@ -118,7 +116,6 @@ class Beginning:
 
     start: Start | None = None
     exploration: Exploration | None = None
-    informed: bool = True
     foretold: bool = False
 
     def __post_init__(self) -> None:
@@ -201,7 +198,7 @@ class Epochs:
         length = torch.tensor([self.until.length(int(made)) for made in server.counts.sum(-1)])
         pulls = min(int(length.max()), self.steps)
         kappa, order = self.optimism.of_arms(server.counts), self.order[run].squeeze(1)
-        arm, _ = plan(fits, kappa, order, self.sigma, pulls)
+        arm = plan(fits, kappa, order, self.sigma, pulls)
         planned = torch.nn.functional.pad(arm, (0, self.steps - pulls))
         fresh = Tally.blank(runs, clients, arms)
         return EpochState(fresh, server, seat, length, tuple(fits), kept, planned)
@@ -329,22 +326,16 @@ def surrogate_ucb(
     sigma = problem.sigma if optimism.sigma is None else optimism.sigma
     start, exploration = begins.start, begins.exploration
     if start is not None:
-        require(
-            same(start.problem, problem),
-            "the problem",
-            problem.name,
-            "give the problem on which the start was made",
-        )
+        remedy = "give the problem on which the start was made"
+        require(start.problem is problem, "the problem", problem.name, remedy)
         start.require(start.encoding, shared=True)
         exploration = start.exploration
     told = start is not None and names_arms(start.encoding)  # the server knows the data of Phase I already
     exploration = exploration or explore(problem, phase_one_length(clients, rounds))
-    first, begun = Tally.blank(runs, arms), exploration.arm.shape[1]
-    if begins.informed:
-        first = phase_one_tally(exploration, 1, arms).summed()
-        if guarantee is None:
-            message = sums_alone if begins.foretold else counts_and_sums
-            exploration, first = exchange(exploration, clients, arms, told, message)
+    first, begun = phase_one_tally(exploration, 1, arms).summed(), exploration.arm.shape[1]
+    if guarantee is None:
+        message = sums_alone if begins.foretold else counts_and_sums
+        exploration, first = exchange(exploration, clients, arms, told, message)
     learner = Epochs(
         clients, problem.arms, problem.runs, each, first, order_of_ties(problem, 1),
         sigma, optimism, until, clients * rounds, begun,
@@ -353,13 +344,6 @@ def surrogate_ucb(
     if guarantee is not None:
         return guarded(f"{name}, guarded", problem, learner, exploration, clients, rounds, guarantee, told)
     return simulate(name, problem, learner, exploration, clients, clients * rounds)
-
-
-def same(one: Problem, other: Problem) -> bool:
-    """Return whether two problems are the same in all but ``name`` and ``truth``."""
-    names = ("runs", "seed", "sigma", "reward")
-    alike = all(getattr(one, name) == getattr(other, name) for name in names)
-    return alike and torch.equal(one.arms, other.arms) and torch.equal(one.means, other.means)
 
 
 def failed_fits(trace: Trace) -> Tensor:

@@ -30,7 +30,7 @@ def plan(
     sites: int = 1,
     turn: int = 0,
     once: bool = False,
-) -> tuple[Tensor, Tensor]:
+) -> Tensor:
     """Plan L pulls for each of R runs, each with the arm of the largest mean + κ√variance at that point of the plan.
 
     Only the C arms of each run that can be planned at all are considered (`rivals`). A pull costs O(C) operations for
@@ -51,7 +51,7 @@ def plan(
         once: Whether no arm is planned twice; as many arms of each site have to remain.
 
     Returns:
-        The arms, (R, L) int64, and the posterior variance of each before its pull, (R, L).
+        The arms, (R, L) int64.
     """
     opened = torch.tensor(begun, dtype=torch.int64)
     mean = torch.stack([fit.mean for fit in fits])
@@ -64,7 +64,7 @@ def plan(
     variance, columns = _moments(fits, among, variance)
     places, noise = torch.searchsorted(among, opened.repeat(len(among), 1)), sigma**2
     vectors, used = mean.new_zeros(len(mean), min(pulls, _ROOM), mean.shape[1]), 0
-    arms, variances, times = [], [], []
+    arms, times = [], []
     k = made = first = 0
     block = 1
     while made < pulls:
@@ -77,7 +77,6 @@ def plan(
         arm = places[:, k : k + 1] if k < len(begun) else largest(index, order).unsqueeze(-1)
         before = variance.gather(-1, arm)
         arms.append(arm.expand(-1, block))
-        variances.append(before / (1 + before * torch.arange(block) / noise))
         times.append(first + sites * torch.arange(block))
         k, made, first = k + 1, made + block, first + 1
         if once:
@@ -86,7 +85,6 @@ def plan(
         if looks and rivals(mean, variance, kappa, opened[:0]).shape[1] == 1:
             left = torch.arange(block, block + pulls - made)
             arms.append(arm.expand(-1, len(left)))
-            variances.append(before / (1 + before * left / noise))
             times.append(made + left)
             break
         if used == vectors.shape[1]:
@@ -101,7 +99,7 @@ def plan(
         variance = (variance - vectors[:, used].square()).clamp(min=0)
         used += 1
     turns = torch.cat(times).argsort()
-    return among.gather(1, torch.cat(arms, -1)[:, turns]), torch.cat(variances, -1)[:, turns]
+    return among.gather(1, torch.cat(arms, -1)[:, turns])
 
 
 def rivals(

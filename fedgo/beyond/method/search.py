@@ -101,11 +101,11 @@ def searching(
     fits, weight, ties = [Whole.of(fit)], torch.full((1, len(counts)), _WEIGHT).double(), order.unsqueeze(0)
     chosen = list(begun)
     if new:
-        first, _ = plan(fits, weight, ties, sigma, len(begun) + new, begun, tried, sites, turn, once=True)
+        first = plan(fits, weight, ties, sigma, len(begun) + new, begun, tried, sites, turn, once=True)
         chosen = first[0].tolist()
     if pulls > new:
         length, turn = len(begun) + pulls, (turn + new) % sites
-        chosen = plan(fits, weight, ties, sigma, length, chosen, gone, sites, turn)[0][0].tolist()
+        chosen = plan(fits, weight, ties, sigma, length, chosen, gone, sites, turn)[0].tolist()
     return torch.tensor(chosen[len(begun) :])
 
 

@@ -28,7 +28,6 @@ from fedgo.beyond.guarantees.guarantee import Guarantee
 from fedgo.beyond.method.advised import METHODS, SEARCH, Advised, Goal
 from fedgo.beyond.method.epochs import distinct
 from fedgo.beyond.method.gaussian_process import GaussianProcess
-from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import IndependentArms, Surrogate
 from fedgo.beyond.study.table import Options, checked_names, composed, short
 
@@ -138,12 +137,10 @@ class Setup:
         come from one category share their length scale.
         """
         method = METHODS.get(self.method, METHODS["advised"])
-        surrogate = method.surrogate
-        if self.differ or (self.goal == "best" and isinstance(surrogate, GaussianProcess)):
-            surrogate = SEARCH.surrogate
-        if isinstance(surrogate, GaussianProcess | Sites) and self._encoded[1]:
-            surrogate = replace(surrogate, groups=self._encoded[1])
-        return replace(method, surrogate=self.surrogate or surrogate, goal=self.goal).set(self.setting or {})
+        if self.differ or (self.goal == "best" and isinstance(method.surrogate, GaussianProcess)):
+            method = replace(method, surrogate=SEARCH.surrogate)
+        surrogate = self.surrogate or method.grouped(self._encoded[1]).surrogate
+        return replace(method, surrogate=surrogate, goal=self.goal).set(self.setting or {})
 
     @cached_property
     def _encoded(self) -> tuple[Tensor, tuple[int, ...]]:
