@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from scipy.stats import bootstrap
 from torch import Tensor
 
 from fedgo.trace import Trace
@@ -32,6 +31,8 @@ def interval(statistic: Callable[..., Any], *samples: Array) -> tuple[float, flo
         statistic: Called as ``statistic(*samples, axis=-1)``; it maps arrays (..., S) to an array (...).
         samples: Arrays (S,) of the same length; a resample takes all entries of a run together.
     """
+    from scipy.stats import bootstrap  # its import takes as long as that of pandas
+
     samples = tuple(np.asarray(sample, dtype=np.float64) for sample in samples)
     # a ratio whose denominator is 0 in all runs is infinite or NaN, without a warning
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import torch
 from IPython.display import Markdown, display
-from scipy.stats import binomtest
 from torch import Tensor
 
 from fedgo._checks import count, require
@@ -114,6 +113,8 @@ def frequency(failures: int | Tensor, trials: int | None = None) -> Frequency:
         trials, failures = failures.numel(), int(failures.sum())
     trials = count("trials", trials or 0, "give the number of runs, at least 1")
     count("failures", failures, f"give a number from 0 to {trials}, the runs", least=0, most=trials)
+    from scipy.stats import binomtest  # its import takes as long as that of pandas
+
     limits = binomtest(failures, trials).proportion_ci(method="exact")
     return Frequency(failures, trials, float(limits.low), float(limits.high))
 

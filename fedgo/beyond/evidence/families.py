@@ -13,7 +13,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from botorch.test_functions.synthetic import Levy
 from torch import Tensor
 
 from fedgo._checks import count, on_cpu
@@ -40,6 +39,8 @@ def listed(group: str) -> tuple[Regime, ...]:
 @on_cpu
 def levy10(runs: Runs, *, arms: int, seed: int, sigma: float) -> Problem:
     """Return a problem with −1/100 of Levy's function on [−10, 10]¹⁰ at 20x − 10 (Laguna and Martí 2005)."""
+    from botorch.test_functions.synthetic import Levy  # its import takes as long as that of pandas
+
     function = Levy(dim=10)
 
     def mean(x: Tensor) -> Tensor:
