@@ -318,10 +318,8 @@ def a_file_is_merged_or_damaged(folder: Path) -> None:
     study.tell("a", 1.25)
     text = study.path.read_text()
     twice = "{" + text.partition("\n")[2][:-1] + ',"told": []}'
-    for other, words in (
-        (twice, "what an object has twice is"),
-        (text.replace("1.25", "1.35"), "the checksum is .*if you edited it, remove the entry 'checksum'"),
-    ):
+    edited = "the checksum is .*if you edited it, remove the entry 'checksum'"
+    for other, words in ((twice, "what an object has twice is"), (text.replace("1.25", "1.35"), edited)):
         study.path.write_text(other)
         with pytest.raises(ValueError, match=words):
             Study(study.path)
@@ -341,10 +339,8 @@ def a_device_or_a_pipe_is_given(folder: Path) -> None:
 def a_certificate_is_promised_no_more(folder: Path) -> None:
     begun(folder, "name,x\na,0\nb,1\n", centre=0.0, reach=1.0)
     (folder / "options.csv").write_text("name,x\n" + "".join(f"n{k},{k}\n" for k in range(17_000)))
-    assert (
-        "no certificate is promised any more"
-        in Study(folder / "study.json", folder / "options.csv").verdict()
-    )
+    grown = Study(folder / "study.json", folder / "options.csv")
+    assert "no certificate is promised any more" in grown.verdict()
 
 
 def a_picture_has_no_ending_or_is_a_folder(folder: Path) -> None:
@@ -362,10 +358,7 @@ def refused(what: Any, words: str) -> Callable[[Path], None]:
             (content["about"] if what[0] == "method" else content)[what[0]] = what[1]
             (folder / "study.json").write_text(json.dumps(content))
         with pytest.raises((ValueError, TypeError), match=words):
-            begun(
-                folder,
-                **({"table": what} if isinstance(what, str) else {} if isinstance(what, tuple) else what),
-            )
+            begun(folder, *[what] * isinstance(what, str), **(what if isinstance(what, dict) else {}))
         assert isinstance(what, tuple) == (folder / "study.json").exists()
 
     return attack

@@ -272,14 +272,10 @@ def test_a_grown_table_adds_options_and_says_what_the_study_does_not_have(tmp_pa
     Study(path, written(tmp_path, table), trials=9)
     with pytest.warns(UserWarning, match="left out, as the study does not have them: 'new'"):
         grown = Study(path, written(tmp_path, "solvent,t,new\nTHF,3,7\nwater,4,8\n"))
-    assert (
-        grown.setup.options.names[:3] == ("THF, 1", "DMF, 2", "THF, 3")
-        and len(grown.setup.options.names) == 4
-    )
-    assert grown.report == ("2 rows: 1 new options, 4 in all",)
-    assert grown.setup.arms.shape[1] == 4 and grown.setup.options.words(grown.setup.options.names[3:]) == [
-        "solvent water, t 4"
-    ]
+    options = grown.setup.options
+    assert options.names[:3] == ("THF, 1", "DMF, 2", "THF, 3") and len(options.names) == 4
+    assert grown.report == ("2 rows: 1 new options, 4 in all",) and grown.setup.arms.shape[1] == 4
+    assert options.words(options.names[3:]) == ["solvent water, t 4"]
 
 
 def test_what_was_always_the_same_is_no_other_option_and_a_new_text_is(tmp_path: Path) -> None:
@@ -287,10 +283,7 @@ def test_what_was_always_the_same_is_no_other_option_and_a_new_text_is(tmp_path:
     Study(path, written(tmp_path, "solvent,t,gas,p\nTHF,1,Ar,1\nDMF,2,Ar,1\nTHF,3,Ar,1\n"), trials=9)
     fine = written(tmp_path, "solvent,t,gas,p\nwater,3,Ar,1.0\n", "fine.csv")
     assert len(Study(path, fine).setup.options.names) == 4
-    for row, words in (
-        ("THF,1,N2,1", "'gas' is 'N2', and in this study it is always 'Ar'"),
-        ("THF,1,Ar,2", "'p'"),
-    ):
+    for row, words in (("THF,1,N2,1", "'gas' is 'N2', and in this study"), ("THF,1,Ar,2", "'p'")):
         other = written(tmp_path, f"solvent,t,gas,p,result\n{row},5\n", "other.csv")
         for call in (Study(path).tell_plate, lambda other: Study(path, other)):
             with pytest.raises(ValueError, match=f"row 1: {words}"):
@@ -299,21 +292,15 @@ def test_what_was_always_the_same_is_no_other_option_and_a_new_text_is(tmp_path:
 
 def test_a_plate_of_another_study_is_refused(tmp_path: Path) -> None:
     mine = Study(tmp_path / "s.json", written(tmp_path, "solvent,t\nTHF,1\nTHF,2\nDMF,1\n"), trials=9)
-    tables = {
-        "column": "base,t\nKOH,1\nKOH,2\nKF,1\n",
-        "option": "solvent,t\nTHF,9\nTHF,8\nDMF,7\n",
-        "result": "solvent,t,ee\nTHF,1,\nTHF,2,\nDMF,1,\n",
-    }
-    words = {
-        "column": "it lacks 'solvent'",
-        "option": "no option of the study is .*row 2: ",
-        "result": "did you mean",
-    }
-    for name, text in tables.items():
+    for name, text, words in (
+        ("column", "base,t\nKOH,1\nKOH,2\nKF,1\n", "it lacks 'solvent'"),
+        ("option", "solvent,t\nTHF,9\nTHF,8\nDMF,7\n", "no option of the study is .*row 2: "),
+        ("result", "solvent,t,ee\nTHF,1,\nTHF,2,\nDMF,1,\n", "did you mean"),
+    ):
         how = {"result": "ee"} if name == "result" else {}
         other = Study(tmp_path / f"{name}.json", written(tmp_path, text, f"{name}.csv"), trials=9, **how)
         told = other.plate(2).assign(**{other.setup.options.result: [1, 2]})
-        with pytest.raises(ValueError, match=words[name]), warnings.catch_warnings():
+        with pytest.raises(ValueError, match=words), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             mine.tell_plate(told.drop(columns="option", errors="ignore"))
     assert mine.told == []
@@ -322,9 +309,8 @@ def test_a_plate_of_another_study_is_refused(tmp_path: Path) -> None:
 def test_a_result_told_twice_is_asked_back(tmp_path: Path) -> None:
     path = tmp_path / "s.json"
     study = Study(path, written(tmp_path, "name,t,r\na,1,5\nb,2,\nc,3,\n"), trials=9, name="name", result="r")
-    assert "5 of 'a' is told already; if it is another trial, give --again" in said(
-        path, "tell", "a", "5", code=1
-    )
+    words = said(path, "tell", "a", "5", code=1)
+    assert "5 of 'a' is told already; if it is another trial, give --again" in words
     assert said(path, "tell", "a", "5", "--again") == "a: 5; 2 results\n"
     first = study.ask()
     study.tell(first, 4.0)
@@ -347,20 +333,16 @@ def test_sites_of_a_federation_tell_plates(differ: bool, tmp_path: Path) -> None
             assert list(trials) == ["option", "solvent", "equiv", "yield"] and 1 <= len(trials) <= 4
             assert [options.names[arm] for arm in client.upcoming(4)] == list(trials["option"])
             before, results = client.memory, [str(9 - equiv) for equiv in trials["equiv"].astype(int)]
-            for wrong, words in (
-                ("x", "row 1: the result of .* is 'x'"),
-                ("1e200", "row 1: the result of .* is '1e200'"),
-            ):
-                with pytest.raises(ValueError, match=words):
+            for wrong in ("x", "1e200"):
+                with pytest.raises(ValueError, match=f"row 1: the result of .* is '{wrong}'"):
                     tell_plate(client, options, trials.assign(**{"yield": [wrong, *results[1:]]}))
             assert client.memory is before
             trials.assign(**{"yield": results}).to_csv(tmp_path / "plate.csv", index=False)
             tell_plate(client, options, tmp_path / "plate.csv")
         converse(server, clients)
     sums = sum(client.memory.base + client.memory.own for client in clients)
-    assert sums[0].sum() > 8 and torch.equal(
-        sums[1], sums[0] * torch.tensor([9.0 - k % 6 for k in range(18)])
-    )
+    mean = torch.tensor([9.0 - k % 6 for k in range(18)])
+    assert sums[0].sum() > 8 and torch.equal(sums[1], sums[0] * mean)
     failed = plate(clients[0], options, 1).assign(**{"yield": ["failed"]})
     tell_plate(clients[0], options, failed)
     assert failed["option"][0] not in plate(clients[0], options, 18)["option"].tolist()
