@@ -150,7 +150,7 @@ def an_epoch_is_long(folder: Path, patch: pytest.MonkeyPatch) -> None:
 def the_path_leads_to_a_device(folder: Path, patch: pytest.MonkeyPatch) -> None:
     os.mkfifo(folder / "pipe")
     for path, role in product((folder / "pipe", Path("/dev/zero")), (Client, Server)):
-        with pytest.raises(ValueError, match="file is .*: it is a device or a pipe; give a saved"):
+        with pytest.raises(ValueError, match=r"file is .*: it is a device or a pipe; give a saved"):
             role.load(path, small()[1])
 
 
