@@ -328,9 +328,7 @@ def kills(draw: random.Random, folder: Path) -> int:
         attempts += killed
         after = Study(study.path)
         assert (after.told, after.open) in states, f"{name} killed at line {line} or byte {limit}: torn"
-        assert after.tell("o1", 9.0) == len(after.told), (
-            f"{name} killed at line {line} or byte {limit}: stuck"
-        )
+        assert after.tell("o1", 9.0) == len(after.told), f"{name} killed at {line} or {limit}: stuck"
         shutil.copy(folder / "old.json", study.path)
     return attempts
 

@@ -67,10 +67,8 @@ def test_the_parameters_are_drawn_with_the_curvature_of_the_posterior_density(se
     prior = np.array([3.0, 3.0, 3.0, 4.0])
 
     def density(theta):  # −ln of the density, without terms that are linear
-        return (
-            evidence(data, torch.from_numpy(theta))[0].item()
-            + ((theta - middle.numpy()) ** 2 / prior).sum() / 2
-        )
+        squares = ((theta - middle.numpy()) ** 2 / prior).sum()
+        return evidence(data, torch.from_numpy(theta))[0].item() + squares / 2
 
     step, theta = 1e-3 * np.eye(4), middle.numpy()
     hessian = np.array([[

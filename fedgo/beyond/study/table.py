@@ -32,7 +32,7 @@ with extra("study"):
 NUMBER, CATEGORY, NAME, RESULT = "number", "category", "name", "result"
 OTHER = "it looks like another result"
 FAILED = "failed"
-COUNTS = "it numbers the rows"
+COUNTS = "it numbers the rows; if it is a setting, give --number"
 _ALWAYS = "it is always "
 _PENDING = {"", "na", "n/a", "nan", "none", "null", "pending", ".", "•", "-", "–"}
 _NO_RESULT = {*_PENDING, FAILED}
@@ -41,19 +41,25 @@ _EXCEL = {".xlsx", ".xlsm", ".xls"}
 _THOUSAND = r"[+-]?[1-9][0-9]{0,2},[0-9]{3}"
 _RESULTS = re.compile(
     r"(?<![a-z])(yield|ee|result|reward|strength|score|response|objective|target|conversion|selectivity|measured"
-    r"|rep|replicate)s?(?![a-z])",
+    r"|rep(licate)?[ _]?(?=\d))s?(?![a-z])",
     re.IGNORECASE,
 )
-# the words of which the header of a column consists that numbers the rows
+# the words in the header of a column that numbers the rows, one after the other or in any order
 _COUNTERS = re.compile(
-    "no|nr|num|number|id|index|idx|entry|run|row|sample|exp|experiment|trial|reaction|rxn|order|std|stdorder|runorder"
+    "((expt?|experiment|entry|run|row|sample|trial|test|rxn|reaction|versuch) ?)+|((std|standard|run|random) ?)?order"
+    "|(?!number of).*(number|num|index)|no"
 )
-# the first cell of a row that sums up the others
-_SUMS = {"total", "sum", "average", "avg", "mean", "median", "std", "sd", "min", "max", "summe", "mittelwert"}
-_ODD = r"[<>≤≥~≈]?\s*[-−+]?\d[\d.,' ]*%?"  # what may be a number, but is not written as one
+_LABELS = re.compile(r"(?!no of|no$)(.*(\b|run|sample|test)(no|nr|id|idx|name)|.*nummer|.*unnamed)")
+# the first cell of a row that sums up the others, and of a footnote
+_SUMS = {"total", "sum", "average", "avg", "mean", "median", "summe", "mittelwert"}
+_NOTE = r"[*#†‡§].*"
+# a unit below a header, a result in words, and what may be a number but is not written as one, with its unit
+_UNIT, _WORDS = r"[(\[].*[)\]]|\W*|.*[%°].*", r"[<>≤≥~≈±].*|n\.?[da]\.?|traces?|r\.?t\.?"
+_ODD = r"[<>≤≥~≈]?\s*[-−+]?(?:\d+|\d{1,3}(?:[, '’]\d{3})+)(?:[.,]\d+)?\s*(%|°?[A-Za-zµ/%]{1,6}|)"
 # what `fedgo export` adds to the owner's columns
 _EXPORTED = ("results", "pulls", "mean", "estimate", "low", "high", "certificate", "retired")
 _FEW = 10  # in a table with more rows, a column of texts that says the same as the name is left out
+_MOST = 10  # an error gives this many rows
 _LEVELS = 1000  # a text column with more values than this is no category
 _LONG, _NAME = 60, 200  # the most characters of a cell in an error, and of a name
 
@@ -243,9 +249,10 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     numbers = cells.apply(floats).notna()
     may_be = numbers | cells.apply(lambda column: column.str.lower().isin(_NO_RESULT))
     header = list(cells.iloc[0]) if len(cells) else []
-    columns = may_be.iloc[1:].all() & numbers.iloc[1:].any()  # those with numbers
+    columns, full = may_be.iloc[1:].all() & numbers.iloc[1:].any(), numbers.iloc[1:].all()
     counted = header == list(map(str, range(len(header))))  # pandas writes these for columns without names
-    if columns.any() and not counted and may_be.iloc[0][columns].all() and numbers.iloc[0][columns].any():
+    counted = counted and (len(header) > 2 or isinstance(source, pd.DataFrame))
+    if full.any() and not counted and numbers.iloc[0][full].all() and may_be.iloc[0][columns].all():
         said.append("there is no header: the columns are called 'column 1', 'column 2', ...")
         header = [""] * cells.shape[1]
     else:
@@ -253,10 +260,10 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     require(len(cells) > 0, "the table", header, "give a header, and a row for each option below it")
     columns = may_be.iloc[1:].all() & numbers.iloc[1:].any() & (len(cells) > 2)
     top, texts = cells.iloc[0], columns & ~may_be.iloc[0]
-    empty = top[~texts].isin(["", "-", "–"])
-    repeated = (cells.iloc[1:] == top).loc[:, ~columns & top.ne("")].any(axis=None)
-    units = texts.any() and not repeated and (empty.all() or texts.sum() > 1)
-    if units and not numbers.iloc[0][columns].any():
+    repeated = (cells.iloc[1:] == top).loc[:, ~columns & ~top.isin(["", "-", "–"])].any(axis=None)
+    units = texts.sum() > 1 or (texts.any() and top[~texts].str.fullmatch(_UNIT).all())
+    results = numbers.iloc[0][columns].any() or top[texts].str.fullmatch(_WORDS, case=False).any()
+    if units and not repeated and not results:
         said.append(f"left out: a second header, {short(', '.join(top))}")
         cells = cells.iloc[1:]
     blank = "unnamed" if any(header) else "column"
@@ -279,7 +286,7 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
             above = list(itertools.takewhile(lambda line: line.startswith(("# ", "sep=")), file))
             file.seek(0)
             top = "".join(itertools.islice(file, len(above), len(above) + 6))
-        require(top.lstrip()[:1] not in ("{", "["), "the table", short(top.strip()), "give JSON as CSV")
+        require(not re.match(r'\s*(\[\s*)?\{\s*"', top), "the table", short(top.strip()), "give JSON as CSV")
         said += [f"left out: {len(above)} lines of comments above the table"] * bool(above)
         return pd.read_csv(path, sep=_separator(top), encoding=encoding, skiprows=len(above), **how)
     except pd.errors.EmptyDataError:
@@ -298,32 +305,46 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
 def _separator(top: str) -> str:
     """Return what separates the columns of a file with the first lines ``top``: what each line has, or most of all."""
     lines = [line for line in re.sub('"[^"]*"', "", top).splitlines() if line.strip()]
-    for separator in ";\t|,":
-        if all(separator in line for line in lines):
+    for separator in (";", "\t", *sorted(",|", key="".join(lines[:1]).count, reverse=True)):
+        if len({line.count(separator) for line in lines} | {0}) == 2 and separator in lines[0]:
             return separator
-    widths = {len(line.split()) for line in lines}
-    if len(widths) == 1 and widths != {1} and all(re.search(r"\s[-+.]?\d", line) for line in lines[1:]):
+    words = [line.split() for line in lines]
+    cells = pd.Series([cell for line in words[1:] for cell in line[1:]], dtype=object)
+    widths = {len(line) for line in words}
+    if len(widths) == 1 and min(widths) > 2 and floats(cells).notna().all():
         return r"\s+"
     return max(",;\t|", key="".join(lines[:1]).count)
 
 
-def _points(cells: pd.DataFrame) -> pd.DataFrame:
-    """Return the columns with decimal points, those with decimal commas changed."""
+def _points(cells: pd.DataFrame, is_clear: bool) -> pd.DataFrame:
+    """Return the columns with decimal points, those with decimal commas changed.
+
+    Unless this ``is_clear``, a column is refused whose points may separate thousands.
+    """
     numbers = {header: column[~column.str.lower().isin(_NO_RESULT)] for header, column in cells.items()}
-    with_comma = [
-        header
+    with_comma = {
+        header: column[column.str.contains(",")]
         for header, column in numbers.items()
         if column.str.contains(",").any() and column.str.fullmatch(_COMMA).all()
-    ]
+    }
+    unclear = [header for header, column in with_comma.items() if column.str.fullmatch(_THOUSAND).all()]
+    if unclear and len(unclear) == len(with_comma):
+        first = with_comma[unclear[0]]
+        remedy = "is this a decimal comma? Write a decimal point, or no comma"
+        require(False, f"column {unclear[0]!r} in row {first.index[0] + 1}", first.iloc[0], remedy)
     for header, column in numbers.items():
-        mark = "," if header in with_comma else "."
-        marked = column[column.str.contains(mark, regex=False)]
-        if with_comma and marked.str.replace(mark, ",").str.fullmatch(_THOUSAND).all() and len(marked):
-            what = f"column {header!r} in row {marked.index[0] + 1}"
-            remedy = "is this a decimal comma? Write a decimal point, or no comma"
-            if mark == ".":
-                remedy = f"other columns have decimal commas: write {marked.iloc[0].replace('.', '')}, or one here too"
-            require(False, what, marked.iloc[0], remedy)
+        points = column[column.str.contains(".", regex=False)]
+        if (
+            with_comma
+            and not is_clear
+            and len(points)
+            and points.str.replace(".", ",").str.fullmatch(_THOUSAND).all()
+        ):
+            one = points.iloc[0]
+            remedy = (
+                f"other columns have decimal commas: write {one.replace('.', '')} or {one.replace('.', ',')}"
+            )
+            require(False, f"column {header!r} in row {points.index[0] + 1}", one, remedy)
     return cells.assign(**{header: cells[header].str.replace(",", ".") for header in with_comma})
 
 
@@ -372,12 +393,11 @@ def read(
         near = near[:3] or get_close_matches(header, cells.columns, 2) or list(cells.columns)[:3]
         require(header in cells, "the column", header, f"did you mean {_either(near)}?")
     asked = given | (known.role_of if known else {})
-    cells = cells.assign(
-        **_points(cells[[h for h in cells if asked.get(h) not in ("ignored", CATEGORY, NAME)]])
-    )
+    read_as = [header for header in cells if asked.get(header) not in ("ignored", CATEGORY, NAME)]
+    cells = cells.assign(**_points(cells[read_as], bool(known) or NUMBER in given.values()))
     size, before, wrong = len(cells), list[str](), dict[int, str]()
     if known is None:
-        refuse([f"row {row + 1}: {reason}" for row, reason in _no_options(cells).items()])
+        refuse([] if cells.columns[0] in given else _no_options(cells))
         roles = _roles(cells, given)
     else:
         before = list(known.names)
@@ -390,26 +410,27 @@ def read(
     for header in features:
         odd = cells[header][features[header].isna()]
         wrong |= {row: f"{header!r} is {short(cell)!r}: give a number" for row, cell in odd.items()}
-    same = cells.index.to_series()  # rows with equal features have equal numbers
-    if features.size:
-        same = features.groupby(list(features), sort=False, dropna=False).ngroup()
     blank = pd.Series("", cells.index)
     called = next((cells[header] for header in _having(roles, NAME)), blank)
     called = pd.Series([*before, *called[len(before) :]], cells.index, dtype=object)
+    # rows with equal features have equal numbers, and without features those with equal names
+    same = pd.Series(pd.factorize(called.where(called != "", cells.index.to_series()))[0], cells.index)
+    if features.size:
+        same = features.groupby(list(features), sort=False, dropna=False).ngroup()
     made = called.where(called != "", _made_names(cells, roles, same.nunique(), called))
     option = called.where(called != "", made.groupby(same).transform("first"))
     first = cells.index.to_series().groupby(option).transform("first")
     for row in cells.index[same != first.map(same)]:
         where = "the study" if before else f"row {first[row] + 1}"
-        one, other = cells.loc[first[row], list(features)], cells.loc[row, list(features)]
-        unequal = ", ".join(
-            f"{h!r} is {short(other[h])!r}, not {short(one[h])!r}" for h in one.index[one != other]
-        )
-        wrong[row] = f"{option[row]!r} has other features in {where}: {unequal}"
+        wrong[row] = f"{option[row]!r} has other features in {where}"
+        if len(wrong) <= _MOST:
+            one, other = cells.loc[first[row], list(features)], features.loc[row].ne(features.loc[first[row]])
+            wrong[row] += f": there {other.idxmax()!r} is {short(one[other.idxmax()])!r}"
     results = next((cells[header].copy() for header in _having(roles, RESULT)), blank)
     told = list[tuple[int, str, float | str]]()
-    if exported:  # a cell has all results of its option
-        results = results.str.split().explode().dropna()
+    if exported:  # a cell has all results of its option; one that is retired has failed
+        gone = cells.get("retired", blank).eq("True")
+        results = results.where(~gone, results + f" {FAILED}").str.split().explode().dropna()
     for (row, cell), value in zip(results.items(), floats(results), strict=True):
         if not math.isnan(value) or cell.lower() == FAILED:
             told.append((row + 1 - len(before), option[row], FAILED if math.isnan(value) else float(value)))
@@ -441,9 +462,9 @@ def read(
 
 def refuse(wrong: Sequence[str]) -> None:
     """Raise a ``ValueError`` with the reasons for which rows are ``wrong``, unless there is none."""
-    more = f"; and {len(wrong) - 10} rows more" * (len(wrong) > 10)
+    more = f"; and {len(wrong) - _MOST} rows more" * (len(wrong) > _MOST)
     if wrong:
-        raise ValueError(f"nothing is changed: {'; '.join(wrong[:10])}{more}")
+        raise ValueError(f"nothing is changed: {'; '.join(wrong[:_MOST])}{more}")
 
 
 def _either(names: Iterable[str]) -> str:
@@ -451,16 +472,16 @@ def _either(names: Iterable[str]) -> str:
     return " or ".join(f"'{name}'" for name in names)
 
 
-def _no_options(cells: pd.DataFrame) -> dict[int, str]:
-    """Return the rows of a table that are no options, which are footnotes and sums of the others, with the reason."""
-    full, words = cells.ne(""), cells.iloc[:, 0].str.lower().str.rstrip(":")
-    alone = full.iloc[:, 0] & (full.sum(axis=1) == 1) & (cells.shape[1] > 2)
-    alone &= full[~alone].iloc[:, 1:].all().any()  # a column is empty in these rows only
-    last = words.isin(_SUMS)[::-1].cummin() & ~words.duplicated(keep=False)
-    return {
-        row: f"{short(cells.iloc[row, 0])!r} {'sums up the others' if last[row] else 'stands alone'}: remove it"
-        for row in cells.index[alone | last]
-    }
+def _no_options(cells: pd.DataFrame) -> list[str]:
+    """Return the rows of a table that are no options, footnotes and sums of the other rows, with the reason."""
+    first = cells.iloc[:, 0]
+    notes = cells.ne("").sum(axis=1).eq(1) & first.str.fullmatch(_NOTE) & (cells.shape[1] > 2)
+    words = first.str.lower().str.rstrip(":")
+    sums = words.isin(_SUMS)[::-1].cummin() & ~words.duplicated(keep=False)
+    return [
+        f"row {row + 1}: {short(first[row])!r} {'sums up the others' if sums[row] else 'is a footnote'}: remove it"
+        for row in cells.index[notes | sums]
+    ]
 
 
 def _having(roles: Mapping[str, str], *wanted: str) -> list[str]:
@@ -552,19 +573,16 @@ def _kind(cells: pd.Series, asked: str | None, without: pd.Series | None) -> str
     if asked not in (None, NUMBER):
         return str(asked)
     odd = cells[floats(cells).isna()]
-    plain = odd.str.replace(r"[^\d.−-]", "", regex=True).str.replace("−", "-")
-    if (
-        asked is None
-        and len(odd) == len(cells)
-        and odd.str.fullmatch(_ODD).all()
-        and floats(plain).notna().all()
-    ):
-        remedy = f"is it a number? Write {plain.iloc[0]}; otherwise give --category, --name or --ignore"
-        require(False, f"the column {cells.name!r} in row 1", odd.iloc[0], remedy)
+    full = odd[odd != ""]
+    units = full.str.extract(_ODD + "$", expand=False)
+    is_odd = full.str.fullmatch(_ODD).all() and 1 == units.nunique() < full.nunique()
+    if asked is None and len(odd) == len(cells) and is_odd:
+        remedy = "is it a number? Write digits and a decimal point only; otherwise give --category or --name"
+        require(False, f"the column {cells.name!r} in row {full.index[0] + 1}", full.iloc[0], remedy)
     if odd.empty or (asked is None and len(odd) == len(cells)):
         return NUMBER if odd.empty else CATEGORY
     texts = set(odd.str.lower())
-    fits = texts != {""} or without is None or (without.any() and cells[without].eq("").all())
+    fits = without is None or (without.any() and cells[without].str.lower().isin(_NO_RESULT).all())
     if asked is None and texts <= _NO_RESULT and fits:
         return RESULT
     rows = _rows(odd.index)
@@ -582,18 +600,15 @@ def _is_merged(cells: pd.Series) -> bool:
 
 def _counts(cells: pd.DataFrame, header: str) -> bool:
     """Return whether a column numbers the rows, by its header, or as the first one that counts from 0 or 1."""
-    numbers, words = floats(cells[header]), set(re.findall(r"[^\W\d_]+", header.lower()))
+    numbers, words = floats(cells[header]), " ".join(re.findall(r"[^\W\d_]+", header.lower()))
     if not cells[header].str.isdecimal().all() or not numbers.is_unique:
         return False
-    if "unnamed" in words:
-        return True
-    if "#" in header or (words and all(map(_COUNTERS.fullmatch, words))):
-        return bool(numbers.diff()[1:].gt(0).all() or numbers.max() - numbers.min() < len(cells))
-    in_order = numbers.diff()[1:].eq(1).all() and numbers[0] in (0, 1)
-    known = words <= {"column"} or words & {"no", "nr", "number", "id", "index", "order"}
-    return bool(
-        in_order and header == cells.columns[0] and (known or (len(cells) > 9 and cells.shape[1] > 3))
-    )
+    rising = numbers.diff()[1:].gt(0).all() or numbers.max() - numbers.min() < len(cells)
+    if words in ("", "column") and "#" not in header:  # a header that says nothing
+        in_order = list(numbers) in (list(range(len(cells))), list(range(1, len(cells) + 1)))
+        return in_order and header == cells.columns[0] and cells.shape[1] > 1
+    said = _LABELS.fullmatch(words) or "#" in header
+    return bool(said or (rising and _COUNTERS.fullmatch(words)))
 
 
 def _features(cells: pd.DataFrame, roles: Mapping[str, str]) -> pd.DataFrame:
@@ -629,7 +644,8 @@ def _report(
             values = cells[header].unique()
             what = f"category, {len(values)} values: {short(', '.join(value[:20] or '(empty)' for value in values))}"
         elif role == RESULT:
-            what = f"result: {len(told) - failed} numbers, {failed} failed, {len(cells) - len(told)} without"
+            without = len(cells) - len({row for row, *_ in told})
+            what = f"result: {len(told) - failed} numbers, {failed} failed, {without} without"
         lines.append(f"  {header}: {what}")
     again = sum(times > 1 for times in Counter(option for _, option, _ in told).values())
     features = len(_having(roles, NUMBER, CATEGORY))
