@@ -258,17 +258,25 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     else:
         cells, numbers, may_be = cells.iloc[1:], numbers.iloc[1:], may_be.iloc[1:]
     require(len(cells) > 0, "the table", header, "give a header, and a row for each option below it")
-    columns = may_be.iloc[1:].all() & numbers.iloc[1:].any() & (len(cells) > 2)
-    top, texts = cells.iloc[0], columns & ~may_be.iloc[0]
-    repeated = (cells.iloc[1:] == top).loc[:, ~columns & ~top.isin(["", "-", "–"])].any(axis=None)
-    units = texts.sum() > 1 or (texts.any() and top[~texts].str.fullmatch(_UNIT).all())
-    results = numbers.iloc[0][columns].any() or top[texts].str.fullmatch(_WORDS, case=False).any()
-    if units and not repeated and not results:
-        said.append(f"left out: a second header, {short(', '.join(top))}")
+    if _is_header(cells, numbers, may_be):
+        said.append(f"left out: a second header, {short(', '.join(cells.iloc[0]))}")
         cells = cells.iloc[1:]
     blank = "unnamed" if any(header) else "column"
     names = checked_names("column", [name or f"{blank} {place}" for place, name in enumerate(header, 1)])
     return cells.set_axis(list(names), axis=1).reset_index(drop=True), said
+
+
+def _is_header(cells: pd.DataFrame, numbers: pd.DataFrame, may_be: pd.DataFrame) -> bool:
+    """Return whether the first row is a second header, of units for instance: texts above numbers that are no results.
+
+    ``numbers`` says which cells are numbers, and ``may_be`` also which have a word for no result.
+    """
+    columns, top = may_be.iloc[1:].all() & numbers.iloc[1:].any() & (len(cells) > 2), cells.iloc[0]
+    texts = columns & ~may_be.iloc[0]
+    repeated = (cells.iloc[1:] == top).loc[:, ~columns & ~top.isin(["", "-", "–"])].any(axis=None)
+    units = texts.sum() > 1 or (texts.any() and top[~texts].str.fullmatch(_UNIT).all())
+    results = numbers.iloc[0][columns].any() or top[texts].str.fullmatch(_WORDS, case=False).any()
+    return bool(units and not repeated and not results)
 
 
 def _file(path: Path, said: list[str]) -> pd.DataFrame:
@@ -332,19 +340,12 @@ def _points(cells: pd.DataFrame, is_clear: bool) -> pd.DataFrame:
         first = with_comma[unclear[0]]
         remedy = "is this a decimal comma? Write a decimal point, or no comma"
         require(False, f"column {unclear[0]!r} in row {first.index[0] + 1}", first.iloc[0], remedy)
-    for header, column in numbers.items():
+    for header, column in numbers.items() if with_comma and not is_clear else ():
         points = column[column.str.contains(".", regex=False)]
-        if (
-            with_comma
-            and not is_clear
-            and len(points)
-            and points.str.replace(".", ",").str.fullmatch(_THOUSAND).all()
-        ):
-            one = points.iloc[0]
-            remedy = (
-                f"other columns have decimal commas: write {one.replace('.', '')} or {one.replace('.', ',')}"
-            )
-            require(False, f"column {header!r} in row {points.index[0] + 1}", one, remedy)
+        one = next(iter(points), "")
+        remedy = f"other columns have decimal commas: write {one.replace('.', '')} or {one.replace('.', ',')}"
+        fits = points.empty or not points.str.replace(".", ",").str.fullmatch(_THOUSAND).all()
+        require(fits, f"column {header!r} in row {column.index[column.eq(one)].min() + 1}", one, remedy)
     return cells.assign(**{header: cells[header].str.replace(",", ".") for header in with_comma})
 
 
