@@ -73,7 +73,7 @@ READ = {
     "comments": ("# Source: a paper, 2020\n# MIT\nx,y\n1.5,2\n2.5,1\n", {}, ["1.5", "2.5"]),
     "a mark": ("\ufeffx,y\n1.5,2\n2.5,1\n", {}, ["1.5", "2.5"]),
     "no header": ("1.5,2\n2.5,1\n", {}, ["1.5", "2.5"]),
-    "units below the header": ("x,y\nmin,bar\n1.5,2\n2.5,1\n3.5,4\n", {}, ["1.5", "2.5", "3.5"]),
+    "a title, and units": ("A,,\nx,y,z\nK,bar,s\n1.5,2,1\n2.5,1,1\n3.5,4,2\n", {}, ["1.5", "2.5", "3.5"]),
     "empty rows and columns": ("x,y,,\n1.5,2,,\n,,,\n2.5,1,,\n", {}, ["1.5", "2.5"]),
     "a running number": ("run,a,b\n1,5,2\n2,6,2\n3,6,1\n", {}, ["1", "2", "3"]),
     "a running number of repeated rows": ("run,a,b\n1,5,2\n2,6,1\n3,6,1\n", {}, ["5", "6"]),

@@ -246,6 +246,10 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     cells = cells.astype(object).where(cells.notna(), "").map(lambda cell: composed(str(cell)))
     full = cells.ne("")
     cells = cells.loc[full.any(axis=1).to_numpy(), full.any().to_numpy()].reset_index(drop=True)
+    filled = cells.ne("").sum(axis=1).tolist()
+    if len(cells) > 2 and cells.shape[1] > 2 and cells.iloc[0, 0] and filled[:2] == [1, cells.shape[1]]:
+        said.append(f"left out: a title, {short(cells.iloc[0, 0])!r}")
+        cells = cells.iloc[1:].reset_index(drop=True)
     numbers = cells.apply(floats).notna()
     may_be = numbers | cells.apply(lambda column: column.str.lower().isin(_NO_RESULT))
     header = list(cells.iloc[0]) if len(cells) else []
