@@ -191,7 +191,7 @@ DIFFER = _Study(
     chosen_on=lambda name: WARP_TUNING if name == "differ" else (),
     rungs=lambda name: (Rung(2, 100),),
     regimes=lambda name: CASES,
-    runs=lambda name, regime: 50 if name != "each alone" or regime in JOINED else 0,
+    runs=lambda name, regime: 35 if name != "each alone" or regime in JOINED else 0,
     batch=5,
     measure=measure_sites,
 )
