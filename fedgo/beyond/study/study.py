@@ -10,7 +10,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from pathlib import Path
 from statistics import fmean, stdev
 from textwrap import fill, shorten
@@ -18,7 +18,7 @@ from typing import Any
 
 import pandas as pd
 
-from fedgo._checks import extra, require
+from fedgo._checks import extra, require, require_kind
 from fedgo.beyond import _files
 from fedgo.beyond.federation.wire import checked_reward
 from fedgo.beyond.study import trials as pure
@@ -80,7 +80,7 @@ class Study:
             `fedgo.beyond.study.table.read`.
 
     Raises:
-        TypeError: ``path``, ``options`` or an argument for a new study is of another kind.
+        TypeError: ``path``, ``options`` or an argument for a new study is of another kind or unknown.
         ValueError: An argument, the table or the file has a value that is not allowed, or they do not fit together. The
             message names the value and the remedy; nothing is changed.
         OSError: The table of ``options`` cannot be read. If something fails after a change, there is a `DoneBut`
@@ -94,6 +94,9 @@ class Study:
 
     def __init__(self, path: str | Path, options: Any = None, **settings: Any) -> None:
         self.path = Path(path)
+        known = [*_COLUMNS, *(each.name for each in fields(Setup))]
+        unknown = [name for name in settings if name not in known]
+        require_kind(not unknown, "an argument", unknown, f"give one of {known}")
         given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
         columns = {name: given.pop(name) for name in _COLUMNS if name in given}
         method = given.get("method")
