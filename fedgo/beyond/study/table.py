@@ -41,7 +41,7 @@ _EXCEL = {".xlsx", ".xlsm", ".xls"}
 _THOUSAND = r"[+-]?[1-9][0-9]{0,2},[0-9]{3}"
 _RESULTS = re.compile(
     r"(?<![a-z])(yield|ee|result|reward|strength|score|response|objective|target|conversion|selectivity|measured"
-    r"|rep(licate)?[ _]?(?=\d))s?(?![a-z])",
+    r"|(rep|replicate)[ _]?(?=\d))s?(?![a-z])",
     re.IGNORECASE,
 )
 # the words in the header of a column that numbers the rows, one after the other or in any order
