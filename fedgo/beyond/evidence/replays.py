@@ -142,11 +142,11 @@ def by_method(how: Advised, table: Measured, run: int, trials: int) -> tuple[Cho
     first, _ = random_order(table, run, trials)
     ties = torch.rand(len(table.options), generator=generator(0, run, "order of ties"), dtype=torch.float64)
 
+    surrogate = how.grouped(table.groups).surrogate
+
     def fitted(tried: Tensor, rewards: Tensor) -> tuple[Fitted, Tensor]:
         counts, sums = (tried.bincount(each, len(ties)) for each in (torch.ones_like(rewards), rewards))
-        return how.grouped(table.groups).surrogate.fit(
-            table.features, Tally(counts, sums), table.noise
-        ), counts
+        return surrogate.fit(table.features, Tally(counts, sums), table.noise), counts
 
     def choose(tried: Tensor, rewards: Tensor, wanted: int) -> Tensor:
         if len(rewards.unique()) == 1:

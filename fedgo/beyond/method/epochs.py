@@ -310,8 +310,8 @@ def surrogate_ucb(
     Raises:
         TypeError: An argument is of another kind.
         ValueError: N or T is below 1; a sequence does not have one surrogate for each run; the ``start`` in ``begins``
-            was made on another problem or gives each client a ŵ₀ of its own; the first fit of a run fails; or the index
-            of an arm is NaN.
+            holds another object than ``problem`` or gives each client a ŵ₀ of its own; the first fit of a run fails; or
+            the index of an arm is NaN.
         ImportError: A library that a fit needs is missing, SciPy for a `GaussianProcess` for instance.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
@@ -326,7 +326,7 @@ def surrogate_ucb(
     sigma = problem.sigma if optimism.sigma is None else optimism.sigma
     start, exploration = begins.start, begins.exploration
     if start is not None:
-        remedy = "give the problem on which the start was made"
+        remedy = "give start.problem, the one on which the start was made"
         require(start.problem is problem, "the problem", problem.name, remedy)
         start.require(start.encoding, shared=True)
         exploration = start.exploration

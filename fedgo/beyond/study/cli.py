@@ -122,11 +122,10 @@ def main(context: click.Context, path: str) -> None:
     context.obj = path
 
 
-def _alone(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """Return the one value ``given`` for an option of which a study has one, or None."""
-    require(
-        len(given) < 2, f"--{option.name}", given, "give one column: make one number of several results first"
-    )
+def _given_once(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """Return the one value ``given`` for an option, or None; click itself would take the last of several."""
+    remedy = "give one column: make one number of several results first"
+    require(len(given) < 2, f"--{option.name}", given, remedy)
     return next(iter(given), None)
 
 
@@ -142,7 +141,7 @@ def _command(function: Callable[..., None]) -> click.Command:
 @click.option(
     "--result",
     multiple=True,
-    callback=_alone,
+    callback=_given_once,
     help="The column with results; those that are there are told at once.",
 )
 @click.option("--name", help="The column with the names of the options.")

@@ -10,17 +10,19 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields, replace
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean, stdev
 from textwrap import fill, shorten
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import pandas as pd
 
 from fedgo._checks import extra, require, require_kind
 from fedgo.beyond import _files
 from fedgo.beyond.federation.wire import checked_reward
+from fedgo.beyond.method.advised import Goal
+from fedgo.beyond.method.surrogates import Surrogate
 from fedgo.beyond.study import trials as pure
 from fedgo.beyond.study.setup import Record, Setup, Told, Trial, dumps, loads
 from fedgo.beyond.study.table import CATEGORY, FAILED, NAME, NUMBER, RESULT, Table, composed, read, refuse
@@ -33,6 +35,26 @@ _MOST_COLUMNS, _CLASSES = 12, 5  # what is drawn at most
 # from so many results on, one that is more than so many standard deviations from the mean is questioned
 _ENOUGH, _FAR = 5, 5.0
 _COLUMNS = ("name", "result", "ignore", "category", "number")
+
+
+class Settings(TypedDict, total=False):
+    """The settings of a `Study`, which says what each means, and what the columns of its table are taken for."""
+
+    trials: int | None
+    noise: float | None
+    goal: Goal | None
+    method: str | Surrogate | None
+    sites: Sequence[str] | None
+    centre: float | None
+    reach: float | None
+    seed: int | None
+    differ: bool | None
+    lower_is_better: bool | None
+    name: str | None
+    result: str | None
+    ignore: Sequence[str]
+    category: Sequence[str]
+    number: Sequence[str]
 
 
 class DoneBut(UserWarning):
@@ -92,11 +114,10 @@ class Study:
 
     _read: tuple[str, Any] = "", None  # the text of the file, and its content
 
-    def __init__(self, path: str | Path, options: Any = None, **settings: Any) -> None:
+    def __init__(self, path: str | Path, options: Any = None, **settings: Unpack[Settings]) -> None:
         self.path = Path(path)
-        known = [*_COLUMNS, *(each.name for each in fields(Setup))]
-        unknown = [name for name in settings if name not in known]
-        require_kind(not unknown, "an argument", unknown, f"give one of {known}")
+        unknown = [name for name in settings if name not in Settings.__annotations__]
+        require_kind(not unknown, "an argument", unknown, f"give one of {list(Settings.__annotations__)}")
         given: dict[str, Any] = {name: value for name, value in settings.items() if value is not None}
         columns = {name: given.pop(name) for name in _COLUMNS if name in given}
         method = given.get("method")

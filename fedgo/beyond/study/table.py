@@ -81,6 +81,11 @@ def floats(cells: Any) -> Any:
     return values.where(values.abs() <= HUGE)
 
 
+def _lacks_result(cells: Any) -> Any:
+    """Return which texts of a column say that there is no number, because it is missing or the experiment failed."""
+    return cells.str.lower().isin(_NO_RESULT)
+
+
 def short(received: Any) -> Any:
     """Return a text in at most 60 characters, and anything else as it is."""
     return received[: _LONG - 4] + " ..." if isinstance(received, str) and len(received) > _LONG else received
@@ -244,19 +249,20 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
         frame = source if isinstance(source.index, pd.RangeIndex) else source.reset_index()
         cells = pd.concat([frame.columns.to_frame().T, frame.astype(object)])
     cells = cells.astype(object).where(cells.notna(), "").map(lambda cell: composed(str(cell)))
-    full = cells.ne("")
-    cells = cells.loc[full.any(axis=1).to_numpy(), full.any().to_numpy()].reset_index(drop=True)
-    filled = cells.ne("").sum(axis=1).tolist()
-    if len(cells) > 2 and cells.shape[1] > 2 and cells.iloc[0, 0] and filled[:2] == [1, cells.shape[1]]:
+    full = cells.ne("").to_numpy()
+    cells = cells.loc[full.any(axis=1), full.any(axis=0)].reset_index(drop=True)
+    filled = cells.iloc[:2].ne("").sum(axis=1).tolist()
+    if len(cells) > 2 and cells.shape[1] > 2 and cells.iloc[0, 0] and filled == [1, cells.shape[1]]:
         said.append(f"left out: a title, {short(cells.iloc[0, 0])!r}")
         cells = cells.iloc[1:].reset_index(drop=True)
     numbers = cells.apply(floats).notna()
-    may_be = numbers | cells.apply(lambda column: column.str.lower().isin(_NO_RESULT))
+    may_be = numbers | cells.apply(_lacks_result)
     header = list(cells.iloc[0]) if len(cells) else []
-    columns, full = may_be.iloc[1:].all() & numbers.iloc[1:].any(), numbers.iloc[1:].all()
+    columns, without_gaps = may_be.iloc[1:].all() & numbers.iloc[1:].any(), numbers.iloc[1:].all()
     counted = header == list(map(str, range(len(header))))  # pandas writes these for columns without names
     counted = counted and (len(header) > 2 or isinstance(source, pd.DataFrame))
-    if full.any() and not counted and numbers.iloc[0][full].all() and may_be.iloc[0][columns].all():
+    numbered = without_gaps.any() and numbers.iloc[0][without_gaps].all() and may_be.iloc[0][columns].all()
+    if numbered and not counted:
         said.append("there is no header: the columns are called 'column 1', 'column 2', ...")
         header = [""] * cells.shape[1]
     else:
@@ -271,10 +277,8 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
 
 
 def _is_header(cells: pd.DataFrame, numbers: pd.DataFrame, may_be: pd.DataFrame) -> bool:
-    """Return whether the first row is a second header, of units for instance: texts above numbers that are no results.
-
-    ``numbers`` says which cells are numbers, and ``may_be`` also which have a word for no result.
-    """
+    """Return whether the first row is a second header, of units for instance: texts above numbers, but no results."""
+    # ``numbers`` says which cells are numbers, and ``may_be`` also which have a word for no result
     columns, top = may_be.iloc[1:].all() & numbers.iloc[1:].any() & (len(cells) > 2), cells.iloc[0]
     texts = columns & ~may_be.iloc[0]
     repeated = (cells.iloc[1:] == top).loc[:, ~columns & ~top.isin(["", "-", "–"])].any(axis=None)
@@ -290,8 +294,9 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
     try:
         if path.suffix.lower() in _EXCEL:
             sheets = pd.read_excel(path, sheet_name=None, **how)
-            said += [f"read: the first of {len(sheets)} sheets, {next(iter(sheets))!r}"] * (len(sheets) > 1)
-            return next(iter(sheets.values()))
+            title, cells = next(iter(sheets.items()))
+            said += [f"read: the first of {len(sheets)} sheets, {title!r}"] * (len(sheets) > 1)
+            return cells
         with open(path, "rb") as file:
             encoding = "utf-16" if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
         with open(path, encoding=encoding) as file:
@@ -328,12 +333,9 @@ def _separator(top: str) -> str:
     return max(",;\t|", key="".join(lines[:1]).count)
 
 
-def _points(cells: pd.DataFrame, is_clear: bool) -> pd.DataFrame:
-    """Return the columns with decimal points, those with decimal commas changed.
-
-    Unless this ``is_clear``, a column is refused whose points may separate thousands.
-    """
-    numbers = {header: column[~column.str.lower().isin(_NO_RESULT)] for header, column in cells.items()}
+def _points(cells: pd.DataFrame, only_decimal: bool) -> pd.DataFrame:
+    """Return the columns with decimal points for commas; unless points are ``only_decimal``, refuse thousands."""
+    numbers = {header: column[~_lacks_result(column)] for header, column in cells.items()}
     with_comma = {
         header: column[column.str.contains(",")]
         for header, column in numbers.items()
@@ -344,12 +346,14 @@ def _points(cells: pd.DataFrame, is_clear: bool) -> pd.DataFrame:
         first = with_comma[unclear[0]]
         remedy = "is this a decimal comma? Write a decimal point, or no comma"
         require(False, f"column {unclear[0]!r} in row {first.index[0] + 1}", first.iloc[0], remedy)
-    for header, column in numbers.items() if with_comma and not is_clear else ():
+    for header, column in numbers.items() if with_comma and not only_decimal else ():
         points = column[column.str.contains(".", regex=False)]
-        one = next(iter(points), "")
-        remedy = f"other columns have decimal commas: write {one.replace('.', '')} or {one.replace('.', ',')}"
-        fits = points.empty or not points.str.replace(".", ",").str.fullmatch(_THOUSAND).all()
-        require(fits, f"column {header!r} in row {column.index[column.eq(one)].min() + 1}", one, remedy)
+        if len(points) and points.str.replace(".", ",").str.fullmatch(_THOUSAND).all():
+            one = points.iloc[0]
+            remedy = (
+                f"other columns have decimal commas: write {one.replace('.', '')} or {one.replace('.', ',')}"
+            )
+            require(False, f"column {header!r} in row {points.index[0] + 1}", one, remedy)
     return cells.assign(**{header: cells[header].str.replace(",", ".") for header in with_comma})
 
 
@@ -429,8 +433,8 @@ def read(
         where = "the study" if before else f"row {first[row] + 1}"
         wrong[row] = f"{option[row]!r} has other features in {where}"
         if len(wrong) <= _MOST:
-            one, other = cells.loc[first[row], list(features)], features.loc[row].ne(features.loc[first[row]])
-            wrong[row] += f": there {other.idxmax()!r} is {short(one[other.idxmax()])!r}"
+            header = features.loc[row].ne(features.loc[first[row]]).idxmax()
+            wrong[row] += f": there {header!r} is {short(cells[header][first[row]])!r}"
     results = next((cells[header].copy() for header in _having(roles, RESULT)), blank)
     told = list[tuple[int, str, float | str]]()
     if exported:  # a cell has all results of its option; one that is retired has failed
@@ -452,8 +456,9 @@ def read(
         said += _report(cells, roles, options, told)
         alike, named = option.groupby(same).unique(), _having(roles, NAME)
         several = [" and ".join(map(repr, names[:2])) for names in alike if len(names) > 1]
-        words = f"{several[0] if several else ''} have equal features: if they are one option, give --ignore"
-        said += [f"{words} {header!r}" for header in named if several]
+        if several and named:
+            words = "have equal features: if they are one option, give --ignore"
+            said.append(f"{several[0]} {words} {named[0]!r}")
     else:
         said.append(f"{size} rows: {len(names) - len(before)} new options, {len(names)} in all")
         said += [f"{len(told)} results in it are not read; fedgo tell TABLE enters new ones"] * bool(told)
@@ -571,10 +576,7 @@ def _rows(places: Iterable[int]) -> str:
 
 
 def _kind(cells: pd.Series, asked: str | None, without: pd.Series | None) -> str:
-    """Return ``asked``, or what a column is taken for: "number", "category" or "result".
-
-    A column with empty cells is a result only if all rows ``without`` one are empty, or if these are not known.
-    """
+    """Return ``asked``, or what a column is taken for: "number", "category" or "result"."""
     if asked not in (None, NUMBER):
         return str(asked)
     odd = cells[floats(cells).isna()]
@@ -587,7 +589,8 @@ def _kind(cells: pd.Series, asked: str | None, without: pd.Series | None) -> str
     if odd.empty or (asked is None and len(odd) == len(cells)):
         return NUMBER if odd.empty else CATEGORY
     texts = set(odd.str.lower())
-    fits = without is None or (without.any() and cells[without].str.lower().isin(_NO_RESULT).all())
+    # another result lacks a number in all rows ``without`` a result, if these are known; a setting may lack it anywhere
+    fits = without is None or (without.any() and _lacks_result(cells[without]).all())
     if asked is None and texts <= _NO_RESULT and fits:
         return RESULT
     rows = _rows(odd.index)
@@ -612,8 +615,8 @@ def _counts(cells: pd.DataFrame, header: str) -> bool:
     if words in ("", "column") and "#" not in header:  # a header that says nothing
         in_order = list(numbers) in (list(range(len(cells))), list(range(1, len(cells) + 1)))
         return in_order and header == cells.columns[0] and cells.shape[1] > 1
-    said = _LABELS.fullmatch(words) or "#" in header
-    return bool(said or (rising and _COUNTERS.fullmatch(words)))
+    is_label = _LABELS.fullmatch(words) or "#" in header
+    return bool(is_label or (rising and _COUNTERS.fullmatch(words)))
 
 
 def _features(cells: pd.DataFrame, roles: Mapping[str, str]) -> pd.DataFrame:

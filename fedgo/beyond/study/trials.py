@@ -39,10 +39,7 @@ from fedgo.confidence import Tally
 
 Site = str | None  # None in a study without sites
 _TOO_FEW = "fewer than two options have a reward"
-_FITS, _FOLDS = (
-    50,
-    10,
-)  # the number of options that are left out one by one, and of the groups of more of them
+_FITS, _FOLDS = 50, 10  # so many options are left out one by one, and more of them in so many groups
 _MOST = 1536  # the most trials at once, the wells of the largest plate
 _NORMAL = 1.96  # the half-width in standard deviations of intervals of 95 %, with the goal "best"
 _SURE = 0.001  # sites seem to differ below this p; it is small because users look often and trials depend on rewards
