@@ -2,6 +2,7 @@
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -80,12 +81,14 @@ def test_a_random_order_tries_each_option_once_and_names_the_best_mean():
 
 
 @pytest.mark.parametrize("batch", [1, 8])
-def test_the_goal_best_tries_no_option_twice_and_says_how_good_its_choice_is(batch):
-    table = load("autoam")
+def test_the_goal_best_repeats_little_without_noise_and_says_how_good_its_choice_is(batch):
+    table = replace(load("autoam"), noise=1e-4)
     choose, name = SEARCHERS["fedgo, best"](table, 0, 29)
     played = replay(table, choose, 0, 29, batch)
     named = name(*played)
     assert len(played.tried.unique()) == 29
+    noisy, _ = SEARCHERS["fedgo, best"](replace(table, noise=0.1), 0, 29)
+    assert len(replay(table, noisy, 0, 29, batch).tried.unique()) < 29
     assert 0 <= named.inside <= 1 and named.bound >= 0
 
 

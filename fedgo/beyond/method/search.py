@@ -1,13 +1,22 @@
 """The pulls of a search for the best arm, for which only the final choice counts.
 
 Each pull takes the arm x, among those without a pull, with the largest m(x) + 2√v(x), with the posterior mean m and the
-posterior variance v of its mean reward, its misfit included. The posterior of a Gaussian process is averaged over
-parameters around the mode, because one fit to few rewards is too sure of itself. The variances are updated as if the
-rewards of the open and the planned pulls had been observed. If each arm has a pull, they are pulled again by that rule.
+posterior variance v of its mean reward, its misfit included. An arm is pulled again instead if one more reward of it is
+worth more to the final choice than to know the mean reward of an arm without a pull. If the mean of x changes by
+N(0, s²) and the others stay, the largest mean rises on average by
+
+    s·(φ(z) − z·Φ(−z)),   z = |m(x) − m′|/s,
+
+with the largest mean m′ of the others. If the mean reward of x becomes known, s is √v(x); after one more reward, with
+noise σ, it is v(x)/√(v(x) + σ²) (Frazier, Powell and Dayanik 2009, https://doi.org/10.1287/ijoc.1080.0314).
+
+The posterior of a Gaussian process is averaged over parameters around the mode, because one fit to few rewards is too
+sure of itself. The variances are updated as if the rewards of the open and the planned pulls had been observed.
 
 There are K arms, or cells (pairs of one of N sites and an arm); if sites differ, each looks for its own best arm.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -19,6 +28,7 @@ from fedgo._streams import generator
 from fedgo.beyond.method.planning import plan
 from fedgo.beyond.method.process import ProcessFit
 from fedgo.beyond.method.surrogates import Fitted
+from fedgo.simulation import largest
 
 _WEIGHT = 2.0
 _SAMPLES, _MOST = 1000, 1000  # of the posterior, on so many arms at most, those with the largest m + 2√v
@@ -95,18 +105,63 @@ def searching(
     opened = torch.tensor(begun, dtype=torch.int64)
     gone = torch.zeros_like(counts, dtype=torch.bool) if retired is None else retired
     tried = (counts > 0).index_fill(0, opened, True) | gone
-    # so many pulls find an arm without a pull at each site
-    free = int((~tried).view(sites, -1).sum(-1).min()) * sites
-    new = min(pulls, free)
-    fits, weight, ties = [Whole.of(fit)], torch.full((1, len(counts)), _WEIGHT).double(), order.unsqueeze(0)
-    chosen = list(begun)
-    if new:
-        first = plan(fits, weight, ties, sigma, len(begun) + new, begun, tried, sites, turn, once=True)
-        chosen = first[0].tolist()
-    if pulls > new:
-        length, turn = len(begun) + pulls, (turn + new) % sites
-        chosen = plan(fits, weight, ties, sigma, length, chosen, gone, sites, turn)[0].tolist()
-    return torch.tensor(chosen[len(begun) :])
+    free = int((~tried).view(sites, -1).sum(-1).min())  # so many arms without a pull are left at each site
+    whole, slots = Whole.of(fit), [(turn + pull) % sites for pull in range(pulls)]
+    mean = whole.mean.masked_fill(gone, -torch.inf)
+    parts = (mean, whole.variance, opened.bincount(minlength=len(mean)), tried, order)
+    again = [
+        _again(means, variances, begins, known, ties, sigma, slots.count(site), free)
+        for site, (means, variances, begins, known, ties) in enumerate(
+            zip(*(part.view(sites, -1) for part in parts), strict=True)
+        )
+    ]
+    new = [slots.count(site) - len(arms) for site, arms in enumerate(again)]
+    chosen = [[site * (len(mean) // sites) + arm for arm in arms] for site, arms in enumerate(again)]
+    if max(new):
+        weight, ties = torch.full((1, len(mean)), _WEIGHT).double(), order.unsqueeze(0)
+        length = len(begun) + sites * max(new)
+        planned = plan([whole], weight, ties, sigma, length, begun, tried, sites, turn, once=True)
+        of_sites = planned[0, len(begun) :].view(-1, sites).mT.roll(turn, 0).tolist()
+        chosen = [arms[:n] + rest for arms, n, rest in zip(of_sites, new, chosen, strict=True)]
+    return torch.tensor([chosen[site].pop(0) for site in slots])
+
+
+def _again(
+    mean: Tensor,
+    variance: Tensor,
+    opened: Tensor,
+    tried: Tensor,
+    order: Tensor,
+    sigma: float,
+    pulls: int,
+    free: int,
+) -> list[int]:
+    """Return the arms of one site that are pulled again in its next ``pulls``, of which ``free`` may be of new arms.
+
+    ``mean`` is −∞ for retired arms, ``tried`` holds for them too, and ``opened`` counts open pulls.
+    """
+    noise, opened = sigma**2, opened.clone()
+    known = _rise(mean, variance.sqrt()).masked_fill(tried, -1.0).topk(min(pulls, free)).values.tolist()
+    known += [-2.0] * (pulls - len(known))  # below all others, so that the rest is pulled again
+    again: list[int] = []
+    while len(again) < pulls:
+        left = variance * noise / (noise + opened * variance)
+        rise = _rise(mean, left / (left + noise).sqrt()).masked_fill(~tried, -1.0)
+        arm = int(largest(rise if rise.max() > 0 else mean, order))
+        if rise[arm] <= known[-1 - len(again)]:
+            break
+        again.append(arm)
+        opened[arm] += 1
+    return again
+
+
+def _rise(mean: Tensor, spread: Tensor) -> Tensor:
+    """Return by how much the largest of the means (K,) rises on average if one changes by N(0, spread²), (K,)."""
+    first, second = mean.topk(min(2, len(mean))).values[[0, -1]]
+    z = (mean - torch.where(mean == first, second, first)).abs() / spread
+    density, tail = (-z.square() / 2).exp() / math.sqrt(2 * math.pi), torch.erfc(z / math.sqrt(2)) / 2
+    rise: Tensor = spread * (density - z * tail)
+    return rise.nan_to_num(0.0).clamp(min=0)
 
 
 def shortfall(whole: Whole, leader: int, remain: Tensor) -> float:
