@@ -170,6 +170,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # the table, what is said, and perhaps 
     "a result that is not named": ("x,yield\n1,5\n2,6\n", "is it the result. Then give --result 'yield'"),
     "pending cells": ("x,out\n1,5\n2,PENDING\n", "the column is 'out': is it the result"),
     "another name": ("x,yield\n1,5\n2,6\n", "'yelt': did you mean 'yield'", {"result": "yelt"}),
+    "no results yet": ("x,y\n1,5\n2,6\n", "If there are no results yet, give none", {"result": "yield"}),
     "no number": ("x,r\n1,<5\n2,6\n", "is '<5': give a number with a decimal point", {"result": "r"}),
     "out of range": ("x,r\n1,1e400\n2,6\n", "row 1: the result of '1' is '1e400'", {"result": "r"}),
     "one name twice": ("n,x\na,1\nb,2\na,3\n", "row 3: 'a' has other features in row 1", {"name": "n"}),

@@ -10,8 +10,8 @@ nobody has pulled the weight is u, for others it is at most κ:
 The prediction for an arm that nobody has pulled rests on the model alone, and a longer run loses more if it misses the
 best arm; in a short run there is little time to use what exploration finds. So u grows with NT.
 
-With the goal "best" only the final choice counts, and no arm is pulled again while there is one without a pull
-(`fedgo.beyond.method.search`).
+With the goal "best" only the final choice counts, and an arm is pulled again only if that is worth more to this choice
+than an arm without a pull (`fedgo.beyond.method.search`).
 
 N clients play T rounds of K arms. The chapter "Should I use it?" says how the numbers were chosen.
 """
