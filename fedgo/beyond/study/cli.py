@@ -17,8 +17,9 @@ except ImportError as error:
     raise SystemExit("the command line needs more than torch: pip install 'fedgo[study]'") from error
 
 from fedgo._checks import require
+from fedgo.beyond.study.cells import FAILED
 from fedgo.beyond.study.study import DoneBut, Study
-from fedgo.beyond.study.table import FAILED, read
+from fedgo.beyond.study.table import read
 from fedgo.beyond.study.trials import as_lines, standings, summary, verdict
 
 _LINES = 60  # the most lines of what a table was taken for

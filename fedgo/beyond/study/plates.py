@@ -7,7 +7,8 @@ from copy import copy
 from typing import Any
 
 from fedgo.beyond.federation.client import Client
-from fedgo.beyond.study.table import FAILED, Options, read, refuse
+from fedgo.beyond.study.cells import FAILED
+from fedgo.beyond.study.table import Options, read, refuse
 
 
 def plate(client: Client, options: Options, size: int) -> Any:

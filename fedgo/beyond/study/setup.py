@@ -29,7 +29,8 @@ from fedgo.beyond.method.advised import METHODS, SEARCH, Advised, Goal
 from fedgo.beyond.method.epochs import distinct
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.surrogates import IndependentArms, Surrogate
-from fedgo.beyond.study.table import Options, checked_names, composed, short
+from fedgo.beyond.study.cells import checked_names, composed, short
+from fedgo.beyond.study.table import Options
 
 Trial = tuple[str, str]
 Told = tuple[str, str, float]

@@ -24,8 +24,9 @@ from fedgo.beyond.federation.wire import checked_reward
 from fedgo.beyond.method.advised import Goal
 from fedgo.beyond.method.surrogates import Surrogate
 from fedgo.beyond.study import trials as pure
+from fedgo.beyond.study.cells import FAILED, composed
 from fedgo.beyond.study.setup import Record, Setup, Told, Trial, dumps, loads
-from fedgo.beyond.study.table import CATEGORY, FAILED, NAME, NUMBER, RESULT, Table, composed, read, refuse
+from fedgo.beyond.study.table import CATEGORY, NAME, NUMBER, RESULT, Table, read, refuse
 
 _WAIT = 60.0  # seconds for which a process waits for another to change the file
 _Content = tuple[Setup, Record]

@@ -5,17 +5,13 @@ with the role "number" or "category" are features, which the model uses. The rol
 column holds. Any other role is the reason why the column is left out, in words.
 """
 
-import itertools
 import math
 import re
-import unicodedata
 import warnings
-from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from pathlib import Path
 from textwrap import shorten
 from typing import Any, NamedTuple
 
@@ -23,22 +19,29 @@ import torch
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from fedgo._checks import extra, on_cpu, require, require_kind
+from fedgo._checks import extra, on_cpu, require
 from fedgo.beyond.federation.wire import HUGE
+from fedgo.beyond.study.cells import (
+    FAILED,
+    LONGEST,
+    LONGEST_NAME,
+    NO_RESULT,
+    PENDING,
+    cells_of,
+    checked_names,
+    floats,
+    lacks_result,
+    points,
+    short,
+)
 
 with extra("study"):
     import pandas as pd
 
 NUMBER, CATEGORY, NAME, RESULT = "number", "category", "name", "result"
 OTHER = "it looks like another result"
-FAILED = "failed"
 COUNTS = "it numbers the rows; if it is a setting, give --number"
 _ALWAYS = "it is always "
-_PENDING = {"", "na", "n/a", "nan", "none", "null", "pending", ".", "•", "-", "–"}
-_NO_RESULT = {*_PENDING, FAILED}
-_COMMA = re.compile(r"[+-]?\d*(,\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)  # a number with a decimal comma
-_EXCEL = {".xlsx", ".xlsm", ".xls"}
-_THOUSAND = r"[+-]?[1-9][0-9]{0,2},[0-9]{3}"
 _RESULTS = re.compile(
     r"(?<![a-z])(yield|ee|result|reward|strength|score|response|objective|target|conversion|selectivity|measured"
     r"|(rep|replicate)[ _]?(?=\d))s?(?![a-z])",
@@ -53,56 +56,13 @@ _LABELS = re.compile(r"(?!no of|no$)(.*(\b|run|sample|test)(no|nr|id|idx|name)|.
 # the first cell of a row that sums up the others, and of a footnote
 _SUMS = {"total", "sum", "average", "avg", "mean", "median", "summe", "mittelwert"}
 _NOTE = r"[*#†‡§].*"
-# a unit below a header, a result in words, and what may be a number but is not written as one, with its unit
-_UNIT, _WORDS = r"[(\[].*[)\]]|\W*|.*[%°].*", r"[<>≤≥~≈±].*|n\.?[da]\.?|traces?|r\.?t\.?"
+# what may be a number but is not written as one, with its unit
 _ODD = r"[<>≤≥~≈]?\s*[-−+]?(?:\d+|\d{1,3}(?:[, '’]\d{3})+)(?:[.,]\d+)?\s*(%|°?[A-Za-zµ/%]{1,6}|)"
 # what `fedgo export` adds to the owner's columns
 _EXPORTED = ("results", "pulls", "mean", "estimate", "low", "high", "certificate", "retired")
 _FEW = 10  # in a table with more rows, a column of texts that says the same as the name is left out
 _MOST = 10  # an error gives this many rows
 _LEVELS = 1000  # a text column with more values than this is no category
-_LONG, _NAME = 60, 200  # the most characters of a cell in an error, and of a name
-
-
-def composed(received: Any) -> Any:
-    """Return the text ``received`` in one line, with single blanks between its words and composed accents (NFC).
-
-    Anything that is not a ``str`` is returned as it is.
-    """
-    return " ".join(unicodedata.normalize("NFC", received).split()) if isinstance(received, str) else received
-
-
-def floats(cells: Any) -> Any:
-    """Return the numbers in a column of texts, and NaN where there is none within ±1e100.
-
-    A number has ASCII digits and a decimal point. The limit keeps the square of every number finite.
-    """
-    values = pd.to_numeric(cells, errors="coerce")
-    return values.where(values.abs() <= HUGE)
-
-
-def _lacks_result(cells: Any) -> Any:
-    """Return which texts of a column say that there is no number, because it is missing or the experiment failed."""
-    return cells.str.lower().isin(_NO_RESULT)
-
-
-def short(received: Any) -> Any:
-    """Return a text in at most 60 characters, and anything else as it is."""
-    return received[: _LONG - 4] + " ..." if isinstance(received, str) and len(received) > _LONG else received
-
-
-def checked_names(what: str, received: Any) -> tuple[str, ...]:
-    """Return the names ``received`` of each ``what`` (an option, a site) in one line, each of which must be unique."""
-    remedy = f"give a list of names: {what}s=['north', 'south']"
-    require_kind(isinstance(received, list | tuple), f"{what}s", received, remedy)
-    names = tuple(map(composed, received))
-    remedy = f"give a text of up to {_NAME} printable characters that does not begin with --"
-    for place, name in enumerate(names, 1):
-        fits = isinstance(name, str) and name.isprintable() and 0 < len(name) <= _NAME
-        require(fits and not name.startswith("--"), f"the name of {what} {place}", short(name), remedy)
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    require(not twice, f"the name that two {what}s have", twice[:1], "give each its own name")
-    return names
 
 
 @dataclass(frozen=True)
@@ -230,133 +190,6 @@ class Table(NamedTuple):
     report: tuple[str, ...] = ()
 
 
-def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
-    """Return the cells of a table as a frame of texts, and in lines what was done to read them.
-
-    Args:
-        source: The path of a file with semicolons, tabs, bars, commas or blanks, or of Excel; or a pandas frame.
-
-    Raises:
-        TypeError: ``source`` is neither a path nor a frame.
-        ValueError: The file cannot be read as a table, or two columns have the same header.
-    """
-    said: list[str] = []
-    if isinstance(source, str | Path):
-        cells = _file(Path(source), said)
-    else:
-        remedy = "give a table's path, or a pandas frame"
-        require_kind(isinstance(source, pd.DataFrame), "options", source, remedy)
-        frame = source if isinstance(source.index, pd.RangeIndex) else source.reset_index()
-        cells = pd.concat([frame.columns.to_frame().T, frame.astype(object)])
-    cells = cells.astype(object).where(cells.notna(), "").map(lambda cell: composed(str(cell)))
-    full = cells.ne("").to_numpy()
-    cells = cells.loc[full.any(axis=1), full.any(axis=0)].reset_index(drop=True)
-    filled = cells.iloc[:2].ne("").sum(axis=1).tolist()
-    if len(cells) > 2 and cells.shape[1] > 2 and cells.iloc[0, 0] and filled == [1, cells.shape[1]]:
-        said.append(f"left out: a title, {short(cells.iloc[0, 0])!r}")
-        cells = cells.iloc[1:].reset_index(drop=True)
-    numbers = cells.apply(floats).notna()
-    may_be = numbers | cells.apply(_lacks_result)
-    header = list(cells.iloc[0]) if len(cells) else []
-    columns, without_gaps = may_be.iloc[1:].all() & numbers.iloc[1:].any(), numbers.iloc[1:].all()
-    counted = header == list(map(str, range(len(header))))  # pandas writes these for columns without names
-    counted = counted and (len(header) > 2 or isinstance(source, pd.DataFrame))
-    numbered = without_gaps.any() and numbers.iloc[0][without_gaps].all() and may_be.iloc[0][columns].all()
-    if numbered and not counted:
-        said.append("there is no header: the columns are called 'column 1', 'column 2', ...")
-        header = [""] * cells.shape[1]
-    else:
-        cells, numbers, may_be = cells.iloc[1:], numbers.iloc[1:], may_be.iloc[1:]
-    require(len(cells) > 0, "the table", header, "give a header, and a row for each option below it")
-    if _is_header(cells, numbers, may_be):
-        said.append(f"left out: a second header, {short(', '.join(cells.iloc[0]))}")
-        cells = cells.iloc[1:]
-    blank = "unnamed" if any(header) else "column"
-    names = checked_names("column", [name or f"{blank} {place}" for place, name in enumerate(header, 1)])
-    return cells.set_axis(list(names), axis=1).reset_index(drop=True), said
-
-
-def _is_header(cells: pd.DataFrame, numbers: pd.DataFrame, may_be: pd.DataFrame) -> bool:
-    """Return whether the first row is a second header, of units for instance: texts above numbers, but no results."""
-    # ``numbers`` says which cells are numbers, and ``may_be`` also which have a word for no result
-    columns, top = may_be.iloc[1:].all() & numbers.iloc[1:].any() & (len(cells) > 2), cells.iloc[0]
-    texts = columns & ~may_be.iloc[0]
-    repeated = (cells.iloc[1:] == top).loc[:, ~columns & ~top.isin(["", "-", "–"])].any(axis=None)
-    units = texts.sum() > 1 or (texts.any() and top[~texts].str.fullmatch(_UNIT).all())
-    results = numbers.iloc[0][columns].any() or top[texts].str.fullmatch(_WORDS, case=False).any()
-    return bool(units and not repeated and not results)
-
-
-def _file(path: Path, said: list[str]) -> pd.DataFrame:
-    """Return the cells in the file at ``path``, its header in the first row; ``said`` gets what was left out."""
-    require(path.is_file() or not path.exists(), "the table", str(path), "give the path of a file")
-    how: dict[str, Any] = {"header": None, "dtype": str, "na_filter": False}
-    try:
-        if path.suffix.lower() in _EXCEL:
-            sheets = pd.read_excel(path, sheet_name=None, **how)
-            title, cells = next(iter(sheets.items()))
-            said += [f"read: the first of {len(sheets)} sheets, {title!r}"] * (len(sheets) > 1)
-            return cells
-        with open(path, "rb") as file:
-            encoding = "utf-16" if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
-        with open(path, encoding=encoding) as file:
-            above = list(itertools.takewhile(lambda line: line.startswith(("# ", "sep=")), file))
-            file.seek(0)
-            top = "".join(itertools.islice(file, len(above), len(above) + 6))
-        require(not re.match(r'\s*(\[\s*)?\{\s*"', top), "the table", short(top.strip()), "give JSON as CSV")
-        said += [f"left out: {len(above)} lines of comments above the table"] * bool(above)
-        return pd.read_csv(path, sep=_separator(top), encoding=encoding, skiprows=len(above), **how)
-    except pd.errors.EmptyDataError:
-        return pd.DataFrame()
-    except UnicodeError as error:
-        reason = f"it is not in UTF-8 ({error}): save it as 'CSV UTF-8'"
-    except pd.errors.ParserError as error:
-        reason = re.sub(r".*C error: (Expected \d+ fields)?", r"\1", str(error).strip())
-        reason += (
-            "; delete lines above the header; separate by semicolons if it has decimal commas, or write decimal "
-            "points; close each quote"
-        )
-    raise ValueError(f"{str(path)!r} cannot be read as a table: {reason[:300]}")
-
-
-def _separator(top: str) -> str:
-    """Return what separates the columns of a file with the first lines ``top``: what each line has, or most of all."""
-    lines = [line for line in re.sub('"[^"]*"', "", top).splitlines() if line.strip()]
-    for separator in (";", "\t", *sorted(",|", key="".join(lines[:1]).count, reverse=True)):
-        if len({line.count(separator) for line in lines} | {0}) == 2 and separator in lines[0]:
-            return separator
-    words = [line.split() for line in lines]
-    cells = pd.Series([cell for line in words[1:] for cell in line[1:]], dtype=object)
-    widths = {len(line) for line in words}
-    if len(widths) == 1 and min(widths) > 2 and floats(cells).notna().all():
-        return r"\s+"
-    return max(",;\t|", key="".join(lines[:1]).count)
-
-
-def _points(cells: pd.DataFrame, only_decimal: bool) -> pd.DataFrame:
-    """Return the columns with decimal points for commas; unless points are ``only_decimal``, refuse thousands."""
-    numbers = {header: column[~_lacks_result(column)] for header, column in cells.items()}
-    with_comma = {
-        header: column[column.str.contains(",")]
-        for header, column in numbers.items()
-        if column.str.contains(",").any() and column.str.fullmatch(_COMMA).all()
-    }
-    unclear = [header for header, column in with_comma.items() if column.str.fullmatch(_THOUSAND).all()]
-    if unclear and len(unclear) == len(with_comma):
-        first = with_comma[unclear[0]]
-        remedy = "is this a decimal comma? Write a decimal point, or no comma"
-        require(False, f"column {unclear[0]!r} in row {first.index[0] + 1}", first.iloc[0], remedy)
-    for header, column in numbers.items() if with_comma and not only_decimal else ():
-        points = column[column.str.contains(".", regex=False)]
-        if len(points) and points.str.replace(".", ",").str.fullmatch(_THOUSAND).all():
-            one = points.iloc[0]
-            remedy = (
-                f"other columns have decimal commas: write {one.replace('.', '')} or {one.replace('.', ',')}"
-            )
-            require(False, f"column {header!r} in row {points.index[0] + 1}", one, remedy)
-    return cells.assign(**{header: cells[header].str.replace(",", ".") for header in with_comma})
-
-
 def read(
     source: Any,
     *,
@@ -404,7 +237,7 @@ def read(
         require(header in cells, "the column", header, f"did you mean {_either(near)}?{none}")
     asked = given | (known.role_of if known else {})
     read_as = [header for header in cells if asked.get(header) not in ("ignored", CATEGORY, NAME)]
-    cells = cells.assign(**_points(cells[read_as], bool(known) or NUMBER in given.values()))
+    cells = cells.assign(**points(cells[read_as], bool(known) or NUMBER in given.values()))
     size, before, wrong = len(cells), list[str](), dict[int, str]()
     if known is None:
         refuse([] if cells.columns[0] in given else _no_options(cells))
@@ -444,7 +277,7 @@ def read(
     for (row, cell), value in zip(results.items(), floats(results), strict=True):
         if not math.isnan(value) or cell.lower() == FAILED:
             told.append((row + 1 - len(before), option[row], FAILED if math.isnan(value) else float(value)))
-        elif cell.lower() not in _NO_RESULT:
+        elif cell.lower() not in NO_RESULT:
             remedy = f"give a number with a decimal point, {FAILED}, or nothing"
             wrong[row] = f"the result of {option[row]!r} is {short(cell)!r}: {remedy}"
     refuse([f"row {row + 1 - len(before)}: {wrong[row]}" for row in sorted(wrong)])
@@ -524,7 +357,7 @@ def _below(
 def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     """Return the role of each column of a table with which a study begins."""
     result = next((header for header, role in given.items() if role == RESULT), None)
-    without = None if result is None else cells[result].str.lower().isin(_PENDING)
+    without = None if result is None else cells[result].str.lower().isin(PENDING)
     roles = {header: _kind(cells[header], given.get(header), without) for header in cells}
     free = [header for header in cells if header not in given]
     likely = [h for h in free if roles[h] == RESULT or (roles[h] == NUMBER and _RESULTS.search(h))]
@@ -540,7 +373,7 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     numbered = [h for h in counts if h == cells.columns[0]]
     texts = [h for h in free if roles[h] == CATEGORY and cells[h].is_unique]
     names = numbered or [
-        h for h in texts if not (cells[h].str.startswith("--") | (cells[h].str.len() > _NAME)).any()
+        h for h in texts if not (cells[h].str.startswith("--") | (cells[h].str.len() > LONGEST_NAME)).any()
     ]
     if names and NAME not in given.values():
         roles[names[0]] = NAME
@@ -591,8 +424,8 @@ def _kind(cells: pd.Series, asked: str | None, without: pd.Series | None) -> str
         return NUMBER if odd.empty else CATEGORY
     texts = set(odd.str.lower())
     # another result lacks a number in all rows ``without`` a result, if these are known; a setting may lack it anywhere
-    fits = without is None or (without.any() and _lacks_result(cells[without]).all())
-    if asked is None and texts <= _NO_RESULT and fits:
+    fits = without is None or (without.any() and lacks_result(cells[without]).all())
+    if asked is None and texts <= NO_RESULT and fits:
         return RESULT
     rows = _rows(odd.index)
     way = "give it by --ignore" if texts == {""} else "give it by --name, --category, --ignore or --result"
@@ -633,7 +466,7 @@ def _made_names(cells: pd.DataFrame, roles: Mapping[str, str], options: int, tak
         longer = names.str.cat(cells[header].str[:20].str.strip(), ", ")
         names = longer if longer.nunique() > names.nunique() else names
     names = names.str.removeprefix(", ")
-    fits = names.str.len().between(1, _LONG) & ~names.isin(taken) & ~names.str.startswith("--")
+    fits = names.str.len().between(1, LONGEST) & ~names.isin(taken) & ~names.str.startswith("--")
     if names.nunique() == options and (fits & names.map(str.isprintable)).all():
         return names
     return ("added " * bool((taken != "").any()) + "row ") + (cells.index.to_series() + 1).astype(str)

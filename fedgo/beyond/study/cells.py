@@ -1,0 +1,201 @@
+"""The cells of a laboratory's table, of a file or a frame, as texts below one header.
+
+A file has semicolons, tabs, bars, commas or blanks between its columns, or is one of Excel. What stands above the
+header, a second header and decimal commas are dealt with here; `fedgo.beyond.study.table` says what the columns mean.
+"""
+
+import itertools
+import re
+import unicodedata
+from codecs import BOM_UTF16_BE, BOM_UTF16_LE
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from fedgo._checks import extra, require, require_kind
+from fedgo.beyond.federation.wire import HUGE
+
+with extra("study"):
+    import pandas as pd
+
+FAILED = "failed"
+PENDING = {"", "na", "n/a", "nan", "none", "null", "pending", ".", "•", "-", "–"}
+NO_RESULT = {*PENDING, FAILED}
+_COMMA = re.compile(r"[+-]?\d*(,\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)  # a number with a decimal comma
+_EXCEL = {".xlsx", ".xlsm", ".xls"}
+_THOUSAND = r"[+-]?[1-9][0-9]{0,2},[0-9]{3}"
+# a unit below a header, and a result in words
+_UNIT, _WORDS = r"[(\[].*[)\]]|\W*|.*[%°].*", r"[<>≤≥~≈±].*|n\.?[da]\.?|traces?|r\.?t\.?"
+LONGEST, LONGEST_NAME = 60, 200  # the most characters of a cell in an error, and of a name
+
+
+def composed(received: Any) -> Any:
+    """Return the text ``received`` in one line, with single blanks between its words and composed accents (NFC).
+
+    Anything that is not a ``str`` is returned as it is.
+    """
+    return " ".join(unicodedata.normalize("NFC", received).split()) if isinstance(received, str) else received
+
+
+def floats(cells: Any) -> Any:
+    """Return the numbers in a column of texts, and NaN where there is none within ±1e100.
+
+    A number has ASCII digits and a decimal point. The limit keeps the square of every number finite.
+    """
+    values = pd.to_numeric(cells, errors="coerce")
+    return values.where(values.abs() <= HUGE)
+
+
+def lacks_result(cells: Any) -> Any:
+    """Return which texts of a column say that there is no number, because it is missing or the experiment failed."""
+    return cells.str.lower().isin(NO_RESULT)
+
+
+def short(received: Any) -> Any:
+    """Return a text in at most 60 characters, and anything else as it is."""
+    return (
+        received[: LONGEST - 4] + " ..."
+        if isinstance(received, str) and len(received) > LONGEST
+        else received
+    )
+
+
+def checked_names(what: str, received: Any) -> tuple[str, ...]:
+    """Return the names ``received`` of each ``what`` (an option, a site) in one line, each of which must be unique."""
+    remedy = f"give a list of names: {what}s=['north', 'south']"
+    require_kind(isinstance(received, list | tuple), f"{what}s", received, remedy)
+    names = tuple(map(composed, received))
+    remedy = f"give a text of up to {LONGEST_NAME} printable characters that does not begin with --"
+    for place, name in enumerate(names, 1):
+        fits = isinstance(name, str) and name.isprintable() and 0 < len(name) <= LONGEST_NAME
+        require(fits and not name.startswith("--"), f"the name of {what} {place}", short(name), remedy)
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    require(not twice, f"the name that two {what}s have", twice[:1], "give each its own name")
+    return names
+
+
+def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
+    """Return the cells of a table as a frame of texts, and in lines what was done to read them.
+
+    Args:
+        source: The path of a file with semicolons, tabs, bars, commas or blanks, or of Excel; or a pandas frame.
+
+    Raises:
+        TypeError: ``source`` is neither a path nor a frame.
+        ValueError: The file cannot be read as a table, or two columns have the same header.
+    """
+    said: list[str] = []
+    if isinstance(source, str | Path):
+        cells = _file(Path(source), said)
+    else:
+        remedy = "give a table's path, or a pandas frame"
+        require_kind(isinstance(source, pd.DataFrame), "options", source, remedy)
+        frame = source if isinstance(source.index, pd.RangeIndex) else source.reset_index()
+        cells = pd.concat([frame.columns.to_frame().T, frame.astype(object)])
+    cells = cells.astype(object).where(cells.notna(), "").map(lambda cell: composed(str(cell)))
+    full = cells.ne("").to_numpy()
+    cells = cells.loc[full.any(axis=1), full.any(axis=0)].reset_index(drop=True)
+    filled = cells.iloc[:2].ne("").sum(axis=1).tolist()
+    if len(cells) > 2 and cells.shape[1] > 2 and cells.iloc[0, 0] and filled == [1, cells.shape[1]]:
+        said.append(f"left out: a title, {short(cells.iloc[0, 0])!r}")
+        cells = cells.iloc[1:].reset_index(drop=True)
+    numbers = cells.apply(floats).notna()
+    may_be = numbers | cells.apply(lacks_result)
+    header = list(cells.iloc[0]) if len(cells) else []
+    columns, without_gaps = may_be.iloc[1:].all() & numbers.iloc[1:].any(), numbers.iloc[1:].all()
+    counted = header == list(map(str, range(len(header))))  # pandas writes these for columns without names
+    counted = counted and (len(header) > 2 or isinstance(source, pd.DataFrame))
+    numbered = without_gaps.any() and numbers.iloc[0][without_gaps].all() and may_be.iloc[0][columns].all()
+    if numbered and not counted:
+        said.append("there is no header: the columns are called 'column 1', 'column 2', ...")
+        header = [""] * cells.shape[1]
+    else:
+        cells, numbers, may_be = cells.iloc[1:], numbers.iloc[1:], may_be.iloc[1:]
+    require(len(cells) > 0, "the table", header, "give a header, and a row for each option below it")
+    if _is_header(cells, numbers, may_be):
+        said.append(f"left out: a second header, {short(', '.join(cells.iloc[0]))}")
+        cells = cells.iloc[1:]
+    blank = "unnamed" if any(header) else "column"
+    names = checked_names("column", [name or f"{blank} {place}" for place, name in enumerate(header, 1)])
+    return cells.set_axis(list(names), axis=1).reset_index(drop=True), said
+
+
+def _is_header(cells: pd.DataFrame, numbers: pd.DataFrame, may_be: pd.DataFrame) -> bool:
+    """Return whether the first row is a second header, of units for instance: texts above numbers, but no results."""
+    # ``numbers`` says which cells are numbers, and ``may_be`` also which have a word for no result
+    columns, top = may_be.iloc[1:].all() & numbers.iloc[1:].any() & (len(cells) > 2), cells.iloc[0]
+    texts = columns & ~may_be.iloc[0]
+    repeated = (cells.iloc[1:] == top).loc[:, ~columns & ~top.isin(["", "-", "–"])].any(axis=None)
+    units = texts.sum() > 1 or (texts.any() and top[~texts].str.fullmatch(_UNIT).all())
+    results = numbers.iloc[0][columns].any() or top[texts].str.fullmatch(_WORDS, case=False).any()
+    return bool(units and not repeated and not results)
+
+
+def _file(path: Path, said: list[str]) -> pd.DataFrame:
+    """Return the cells in the file at ``path``, its header in the first row; ``said`` gets what was left out."""
+    require(path.is_file() or not path.exists(), "the table", str(path), "give the path of a file")
+    how: dict[str, Any] = {"header": None, "dtype": str, "na_filter": False}
+    try:
+        if path.suffix.lower() in _EXCEL:
+            sheets = pd.read_excel(path, sheet_name=None, **how)
+            title, cells = next(iter(sheets.items()))
+            said += [f"read: the first of {len(sheets)} sheets, {title!r}"] * (len(sheets) > 1)
+            return cells
+        with open(path, "rb") as file:
+            encoding = "utf-16" if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
+        with open(path, encoding=encoding) as file:
+            above = list(itertools.takewhile(lambda line: line.startswith(("# ", "sep=")), file))
+            file.seek(0)
+            top = "".join(itertools.islice(file, len(above), len(above) + 6))
+        require(not re.match(r'\s*(\[\s*)?\{\s*"', top), "the table", short(top.strip()), "give JSON as CSV")
+        said += [f"left out: {len(above)} lines of comments above the table"] * bool(above)
+        return pd.read_csv(path, sep=_separator(top), encoding=encoding, skiprows=len(above), **how)
+    except pd.errors.EmptyDataError:
+        return pd.DataFrame()
+    except UnicodeError as error:
+        reason = f"it is not in UTF-8 ({error}): save it as 'CSV UTF-8'"
+    except pd.errors.ParserError as error:
+        reason = re.sub(r".*C error: (Expected \d+ fields)?", r"\1", str(error).strip())
+        reason += (
+            "; delete lines above the header; separate by semicolons if it has decimal commas, or write decimal "
+            "points; close each quote"
+        )
+    raise ValueError(f"{str(path)!r} cannot be read as a table: {reason[:300]}")
+
+
+def _separator(top: str) -> str:
+    """Return what separates the columns of a file with the first lines ``top``: what each line has, or most of all."""
+    lines = [line for line in re.sub('"[^"]*"', "", top).splitlines() if line.strip()]
+    for separator in (";", "\t", *sorted(",|", key="".join(lines[:1]).count, reverse=True)):
+        if len({line.count(separator) for line in lines} | {0}) == 2 and separator in lines[0]:
+            return separator
+    words = [line.split() for line in lines]
+    cells = pd.Series([cell for line in words[1:] for cell in line[1:]], dtype=object)
+    widths = {len(line) for line in words}
+    if len(widths) == 1 and min(widths) > 2 and floats(cells).notna().all():
+        return r"\s+"
+    return max(",;\t|", key="".join(lines[:1]).count)
+
+
+def points(cells: pd.DataFrame, only_decimal: bool) -> pd.DataFrame:
+    """Return the columns with decimal points for commas; unless points are ``only_decimal``, refuse thousands."""
+    numbers = {header: column[~lacks_result(column)] for header, column in cells.items()}
+    with_comma = {
+        header: column[column.str.contains(",")]
+        for header, column in numbers.items()
+        if column.str.contains(",").any() and column.str.fullmatch(_COMMA).all()
+    }
+    unclear = [header for header, column in with_comma.items() if column.str.fullmatch(_THOUSAND).all()]
+    if unclear and len(unclear) == len(with_comma):
+        first = with_comma[unclear[0]]
+        remedy = "is this a decimal comma? Write a decimal point, or no comma"
+        require(False, f"column {unclear[0]!r} in row {first.index[0] + 1}", first.iloc[0], remedy)
+    for header, column in numbers.items() if with_comma and not only_decimal else ():
+        points = column[column.str.contains(".", regex=False)]
+        if len(points) and points.str.replace(".", ",").str.fullmatch(_THOUSAND).all():
+            one = points.iloc[0]
+            remedy = (
+                f"other columns have decimal commas: write {one.replace('.', '')} or {one.replace('.', ',')}"
+            )
+            require(False, f"column {header!r} in row {points.index[0] + 1}", one, remedy)
+    return cells.assign(**{header: cells[header].str.replace(",", ".") for header in with_comma})
