@@ -10,8 +10,8 @@ nobody has pulled the weight is u, for others it is at most κ:
 The prediction for an arm that nobody has pulled rests on the model alone, and a longer run loses more if it misses the
 best arm; in a short run there is little time to use what exploration finds. So u grows with NT.
 
-With the goal "best" only the final choice counts, and an arm is pulled again only if that is worth more to this choice
-than an arm without a pull (`fedgo.beyond.method.search`).
+With the goal "best" only the final choice counts, and arms are pulled again late, and only if that is worth more to
+this choice than an arm without a pull (`fedgo.beyond.method.search`).
 
 N clients play T rounds of K arms. The chapter "Should I use it?" says how the numbers were chosen.
 """
@@ -196,8 +196,8 @@ class Advised:
         if retired is not None:
             retired = retired.repeat(sites)
         if self.goal == "best":
-            each = order.repeat(sites)
-            return searching(fit, counts.flatten(), sigma, each, length, begun, retired, sites, turn)
+            how = length, begun, retired, sites, turn, budget
+            return searching(fit, counts.flatten(), sigma, order.repeat(sites), *how)
         kappa = self.optimism(max(budget, pulls, 1)).of_arms(tried)
         rows = kappa.repeat(1, sites), order.repeat(1, sites)
         planned = plan([fit], *rows, sigma, len(begun) + length, begun, retired, sites, turn)

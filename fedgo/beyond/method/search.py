@@ -1,9 +1,9 @@
 """The pulls of a search for the best arm, for which only the final choice counts.
 
 Each pull takes the arm x, among those without a pull, with the largest m(x) + 2√v(x), with the posterior mean m and the
-posterior variance v of its mean reward, its misfit included. An arm is pulled again instead if one more reward of it is
-worth more to the final choice than to know the mean reward of an arm without a pull. If the mean of x changes by
-N(0, s²) and the others stay, the largest mean rises on average by
+posterior variance v of its mean reward, its misfit included. In the last third of the pulls, an arm is pulled again
+instead if one more reward of it is worth more to the final choice than to know the mean reward of an arm without a
+pull. If the mean of x changes by N(0, s²) and the others stay, the largest mean rises on average by
 
     s·(φ(z) − z·Φ(−z)),   z = |m(x) − m′|/s,
 
@@ -88,6 +88,7 @@ def searching(
     retired: Tensor | None = None,
     sites: int = 1,
     turn: int = 0,
+    budget: int = 0,
 ) -> Tensor:
     """Return the L arms or cells of the next pulls of a search, (L,) int64.
 
@@ -101,58 +102,42 @@ def searching(
         retired: Whether each must not be pulled any more, (K,) bool.
         sites: The number N of sites if the K are cells; otherwise 1.
         turn: The site of the first pull; the others follow in cyclic order.
+        budget: The number of pulls that is planned in total, or fewer than have been made.
     """
     opened = torch.tensor(begun, dtype=torch.int64)
     gone = torch.zeros_like(counts, dtype=torch.bool) if retired is None else retired
     tried = (counts > 0).index_fill(0, opened, True) | gone
     free = int((~tried).view(sites, -1).sum(-1).min())  # so many arms without a pull are left at each site
+    early = max(0, math.ceil(2 * budget / 3) - int(counts.sum()) - len(begun))  # before the last third
     whole, slots = Whole.of(fit), [(turn + pull) % sites for pull in range(pulls)]
-    mean = whole.mean.masked_fill(gone, -torch.inf)
-    parts = (mean, whole.variance, opened.bincount(minlength=len(mean)), tried, order)
-    again = [
-        _again(means, variances, begins, known, ties, sigma, slots.count(site), free)
-        for site, (means, variances, begins, known, ties) in enumerate(
-            zip(*(part.view(sites, -1) for part in parts), strict=True)
-        )
-    ]
-    new = [slots.count(site) - len(arms) for site, arms in enumerate(again)]
-    chosen = [[site * (len(mean) // sites) + arm for arm in arms] for site, arms in enumerate(again)]
+    mean, begins = whole.mean.masked_fill(gone, -torch.inf), opened.bincount(minlength=len(counts))
+    place = torch.arange(sites).repeat_interleave(len(counts) // sites)
+
+    def again(site: int) -> list[int]:
+        """Return what the ``site`` pulls again: in late pulls, or because nothing else is left."""
+        own, times, wanted = mean.masked_fill(place != site, -torch.inf), begins.clone(), slots.count(site)
+        known = _rise(own, whole.variance.sqrt()).masked_fill(tried, -1.0).topk(min(wanted, free)).values
+        worth = [-2.0] * (wanted - len(known)) + known.flip(0).tolist()  # of what a repetition replaces
+        chosen: list[int] = []
+        while len(chosen) < max(slots[early:].count(site), wanted - free):
+            left = whole.variance * sigma**2 / (sigma**2 + times * whole.variance)
+            rise = _rise(own, left / (left + sigma**2).sqrt()).masked_fill(~tried, -1.0)
+            best = int(largest(rise if rise.max() > 0 else own, order))
+            if rise[best] <= worth[len(chosen)]:
+                break
+            chosen.append(best)
+            times[best] += 1
+        return chosen
+
+    chosen = [again(site) for site in range(sites)]
+    new = [slots.count(site) - len(repeated) for site, repeated in enumerate(chosen)]
     if max(new):
         weight, ties = torch.full((1, len(mean)), _WEIGHT).double(), order.unsqueeze(0)
         length = len(begun) + sites * max(new)
         planned = plan([whole], weight, ties, sigma, length, begun, tried, sites, turn, once=True)
         of_sites = planned[0, len(begun) :].view(-1, sites).mT.roll(turn, 0).tolist()
-        chosen = [arms[:n] + rest for arms, n, rest in zip(of_sites, new, chosen, strict=True)]
+        chosen = [arms[:n] + repeated for arms, n, repeated in zip(of_sites, new, chosen, strict=True)]
     return torch.tensor([chosen[site].pop(0) for site in slots])
-
-
-def _again(
-    mean: Tensor,
-    variance: Tensor,
-    opened: Tensor,
-    tried: Tensor,
-    order: Tensor,
-    sigma: float,
-    pulls: int,
-    free: int,
-) -> list[int]:
-    """Return the arms of one site that are pulled again in its next ``pulls``, of which ``free`` may be of new arms.
-
-    ``mean`` is −∞ for retired arms, ``tried`` holds for them too, and ``opened`` counts open pulls.
-    """
-    noise, opened = sigma**2, opened.clone()
-    known = _rise(mean, variance.sqrt()).masked_fill(tried, -1.0).topk(min(pulls, free)).values.tolist()
-    known += [-2.0] * (pulls - len(known))  # below all others, so that the rest is pulled again
-    again: list[int] = []
-    while len(again) < pulls:
-        left = variance * noise / (noise + opened * variance)
-        rise = _rise(mean, left / (left + noise).sqrt()).masked_fill(~tried, -1.0)
-        arm = int(largest(rise if rise.max() > 0 else mean, order))
-        if rise[arm] <= known[-1 - len(again)]:
-            break
-        again.append(arm)
-        opened[arm] += 1
-    return again
 
 
 def _rise(mean: Tensor, spread: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ from fedgo.beyond.study.table import Options
 Trial = tuple[str, str]
 Told = tuple[str, str, float]
 
-_VERSION = 2
+_VERSION = 3
 _FASTEST = 10.0  # the largest factor by which trials may grow in an epoch
 
 
@@ -61,11 +61,12 @@ class Setup:
             more, another ``method`` than "ucb1", and no ``surrogate``.
         joined: The number of sites that joined later, at least 0; they are the last of ``sites``, but not all of them.
         lower_is_better: Whether lower results are better.
+        old: The number of results with which the study began, which ``trials`` does not contain.
         setting: The numbers that say how much is explored, by the names that `Advised.setting` has. None means those of
             ``method``, or of "advised" if ``method`` is a name for a ``surrogate``. The field holds them then.
 
     Raises:
-        TypeError: ``begun``, ``trials``, ``seed`` or ``joined`` is not a whole number; ``noise``, ``centre`` or
+        TypeError: ``begun``, ``trials``, ``old``, ``seed`` or ``joined`` is not a whole number; ``noise``, ``centre`` or
             ``reach`` is not a number; ``sites`` is not a list or a tuple; ``differ`` is not a bool; a
             value in ``setting`` is not a number; or ``surrogate`` has no method ``fit``.
         ValueError: A field has a value that is not allowed; ``reach`` is given without ``centre``; ``differ`` is given
@@ -87,6 +88,7 @@ class Setup:
     differ: bool = False
     joined: int = 0
     lower_is_better: bool = False
+    old: int = 0
     setting: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
@@ -96,6 +98,7 @@ class Setup:
             "begun": count("begun", self.begun, "give the number of options at its beginning", most=options),
             "trials": count("trials", self.trials, "give the number that you can afford, at least 1"),
             "sites": sites,
+            "old": count("old", self.old, "give the number of results at its beginning", least=0),
             "seed": count("seed", self.seed, "give a whole number from 0 on", least=0),
             "joined": count("joined", self.joined, "give the number of later sites", 0, most),
         }

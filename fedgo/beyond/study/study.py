@@ -85,9 +85,9 @@ class Study:
         trials: The approximate number of trials that you can afford, at least 1. The more there are, the more is
             explored. More trials may follow.
         noise: σ, the standard deviation of a result's noise, from 1e-100 to 1e100; by default it is estimated.
-        goal: "best" (the default) if only the option that is chosen at the end counts: an option is repeated only
-            if that is worth more to this choice than an untried one. "reward" if you earn while you search, so that
-            every trial's result counts.
+        goal: "best" (the default) if only the option that is chosen at the end counts: an option is repeated in the
+            last third of the ``trials`` only, if that is worth more to this choice than an untried one. "reward" if you
+            earn while you search, so that every trial's result counts.
         method: "advised" (the default: ``SEARCH`` with the goal "best", ``ADVISED`` with "reward"), "ucb1", "every arm
             once", or a `Surrogate` of your own, which takes the place of the recommended model and has to be given
             whenever the study is opened.
@@ -160,7 +160,7 @@ class Study:
         # an option that failed and succeeded is not given up
         succeeded = {option for _, option, result in table.results if isinstance(result, float)}
         rows = [row for row in table.results if isinstance(row[2], float) or row[1] not in succeeded]
-        return setup, _told(setup, record, rows, "")
+        return replace(setup, old=len(rows)), _told(setup, record, rows, "")
 
     # trials and their rewards
 

@@ -3,11 +3,12 @@ unchanged.
 
 First the options in `Setup.first` are proposed once each, in random order, until as many rewards are known as there are
 such options. Then a surrogate, the model of the rewards, is fitted to all of them and plans the next trials. With the
-goal "best" every new result leads to a new fit, and untried options with the largest mean + 2√variance come next, or
-those whose repetition is worth more to the final choice (`fedgo.beyond.method.search`). With the goal "reward" epochs
-follow, with the options of the largest mean + κ√variance and κ the weight of exploration. The variance is that after
-the planned and the open trials. In a study with a ``reach``, the guard proposes the option with the largest upper end
-if it does not accept the planned one. Several trials can be open at once, and their results can be told in any order.
+goal "best" every new result leads to a new fit, and untried options with the largest mean + 2√variance come next, or,
+in the last third, those whose repetition is worth more to the final choice (`fedgo.beyond.method.search`). With the
+goal "reward" epochs follow, with the options of the largest mean + κ√variance and κ the weight of exploration. The
+variance is that after the planned and the open trials. In a study with a ``reach``, the guard proposes the option with
+the largest upper end if it does not accept the planned one. Several trials can be open at once, and their results can
+be told in any order.
 
 If the sites differ, each site has its own estimates (`fedgo.beyond.method.sites`). After the first options, each
 request of a site for a new trial plans this one trial from a fit to all rewards.
@@ -192,8 +193,8 @@ def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record
             if setup.goal == "best":
                 gone = torch.ones(sites, len(names), dtype=torch.bool)
                 gone[row] = retired  # so that all trials are at this site
-                order = ties.repeat(sites)
-                cells = searching(fit, counts.flatten(), noise, order, wanted, opened, gone.flatten())
+                seen = fit, counts.flatten(), noise, ties.repeat(sites)
+                cells = searching(*seen, wanted, opened, gone.flatten(), budget=setup.old + setup.trials)
             else:
                 most = 1 if setup.differ else None
                 how = noise, ties, opened, retired, most, sites, row, setup.trials
