@@ -10,10 +10,8 @@ from botorch.models import SingleTaskGP
 from botorch.models.transforms import Standardize
 from gpytorch.mlls import ExactMarginalLogLikelihood
 
-from fedgo._checks import count, number
 from fedgo.beyond.method.process import in_cube
 from fedgo.phase_one import explore
-from fedgo.phase_two import require_run
 from fedgo.problem import Problem
 from fedgo.trace import Trace
 
@@ -34,15 +32,7 @@ def gp_ucb(
         beta: The squared weight β of the standard deviation.
         first: The number of uniformly drawn pulls at the beginning, from 1 to ``steps``.
         refit: The number of steps from one fit of the process's hyperparameters to the next, at least 1.
-
-    Raises:
-        ValueError: An argument is out of range.
-        TypeError: An argument is of another kind.
     """
-    require_run(problem, clients, steps)
-    number("beta", beta, "give a finite squared weight β, at least 0", least=0)
-    count("refit", refit, "give the number of steps between two fits, at least 1")
-    count("first", first, f"give 1 to {steps} = steps uniform pulls", most=steps)
     runs, d_x = len(problem.runs), problem.arms.shape[-1]
     tape = problem.tape(steps)
     # all pulls are drawn uniformly here, and those after the first ones are replaced by chosen arms below

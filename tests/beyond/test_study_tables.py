@@ -195,7 +195,7 @@ def test_results_are_told_at_once_and_lower_is_better_in_the_unit_of_the_owner(t
     out = said(path, "begin", table, *how, "--lower-is-better")
     assert "  base: category, 2 values: KOAc, None" in out and "4 options. Next: fedgo ask" in out
     study = Study(path)
-    assert study.told == [("XPhos, KOAc", "", 61.0), ("XPhos, KOAc", "", 63.5)]
+    assert study.told == [("XPhos, KOAc", "", 61.0), ("XPhos, KOAc", "", 63.5)] and study.setup.old == 2
     study.tell("XPhos, None", 70.0)
     study.tell("PPh3, KOAc", 20.0)
     assert study.standings()[0].option == "PPh3, KOAc" and study.standings()[0].mean == 20

@@ -66,9 +66,9 @@ class Setup:
             ``method``, or of "advised" if ``method`` is a name for a ``surrogate``. The field holds them then.
 
     Raises:
-        TypeError: ``begun``, ``trials``, ``old``, ``seed`` or ``joined`` is not a whole number; ``noise``, ``centre`` or
-            ``reach`` is not a number; ``sites`` is not a list or a tuple; ``differ`` is not a bool; a
-            value in ``setting`` is not a number; or ``surrogate`` has no method ``fit``.
+        TypeError: ``begun``, ``trials``, ``old``, ``seed`` or ``joined`` is not a whole number; ``noise``, ``centre``
+            or ``reach`` is not a number; ``sites`` is not a list or a tuple; ``differ`` is not a bool; a value in
+            ``setting`` is not a number; or ``surrogate`` has no method ``fit``.
         ValueError: A field has a value that is not allowed; ``reach`` is given without ``centre``; ``differ`` is given
             without its conditions; or no feature varies among the options with which the study began, and the model
             is not that of "ucb1", `IndependentArms`. The message names the field and the remedy.
