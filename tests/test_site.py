@@ -85,6 +85,7 @@ def test_a_page_fits_the_screen_asks_no_other_host_and_has_contrast_and_labels(t
     if ALIKE.match(page):
         return
     tab.evaluate(WITHOUT_FORMULAS)
+    tab.wait_for_timeout(500)  # 300 ms after a change the theme makes what scrolls focusable
     for mode, width, rules in CHECKS:
         tab.set_viewport_size({"width": width, "height": 800})
         tab.evaluate("mode => document.documentElement.dataset.theme = mode", mode)

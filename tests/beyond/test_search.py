@@ -1,7 +1,5 @@
 """The search for the best arm: against a plain transcription, and what has to hold of every batch."""
 
-from math import sqrt
-
 import numpy as np
 import pytest
 import torch
@@ -31,8 +29,7 @@ def rise(mean, x, spread):
     """By how much the largest mean rises on average if that of x changes by N(0, spread²), as an integral."""
     change, width = np.linspace(-40, 40, 400_001, retstep=True)
     others = np.delete(mean, x).max()
-    largest = np.maximum(mean[x] + spread * change, others) - max(mean[x], others)
-    return (largest * norm.pdf(change)).sum() * width
+    return ((np.maximum(mean[x] + spread * change, others) - mean.max()) * norm.pdf(change)).sum() * width
 
 
 def conditioned(mean, covariance, sigma, known, pulls):
@@ -51,9 +48,8 @@ def conditioned(mean, covariance, sigma, known, pulls):
     for _ in range(pulls - len(again)):
         index = {x: mean[x] + 2 * np.sqrt(max(covariance[x, x], 0)) for x in untried if x not in chosen}
         best = max(index, key=index.get)
-        covariance = covariance - np.outer(covariance[best], covariance[best]) / (
-            covariance[best, best] + sigma**2
-        )
+        column = covariance[best]
+        covariance = covariance - np.outer(column, column) / (column[best] + sigma**2)
         chosen.append(best)
     return chosen + again
 
@@ -122,10 +118,10 @@ def test_a_batch_repeats_only_what_is_worth_it_and_obeys_open_and_retired_arms_a
 
 def test_columns_of_one_category_share_a_length_scale():
     points, counts, sums, _ = table(5)
-    level = torch.eye(3, dtype=torch.float64)[torch.arange(30) % 3] / sqrt(2)
+    level = torch.eye(3, dtype=torch.float64)[torch.arange(30) % 3] / np.sqrt(2)
     arms = torch.cat([in_cube(points[:, :1]), level], -1)
     fit = Sites(groups=(0, 1, 1, 1)).fit(
-        torch.cat([arms[:, :1], level * sqrt(2)], -1), Tally(counts, sums), 0.1
+        torch.cat([arms[:, :1], level * np.sqrt(2)], -1), Tally(counts, sums), 0.1
     )
     assert len(fit.parameters) == 3  # two length scales and the misfit
     assert len(Sites().fit(arms, Tally(counts, sums), 0.1).parameters) == 5

@@ -160,7 +160,8 @@ class Study:
         # an option that failed and succeeded is not given up
         succeeded = {option for _, option, result in table.results if isinstance(result, float)}
         rows = [row for row in table.results if isinstance(row[2], float) or row[1] not in succeeded]
-        return replace(setup, old=len(rows)), _told(setup, record, rows, "")
+        record = _told(setup, record, rows, "")
+        return replace(setup, old=len(record.told)), record
 
     # trials and their rewards
 
