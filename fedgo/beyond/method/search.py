@@ -3,7 +3,8 @@
 Each pull takes the arm x, among those without a pull, with the largest m(x) + 2√v(x), with the posterior mean m and the
 posterior variance v of its mean reward, its misfit included. In the last third of the pulls, an arm is pulled again
 instead if one more reward of it is worth more to the final choice than to know the mean reward of an arm without a
-pull. If the mean of x changes by N(0, s²) and the others stay, the largest mean rises on average by
+pull; before, only if none of these is left. If the mean of x changes by N(0, s²) and the others stay, the largest mean
+rises on average by
 
     s·(φ(z) − z·Φ(−z)),   z = |m(x) − m′|/s,
 
