@@ -26,7 +26,7 @@ _EXCEL = {".xlsx", ".xlsm", ".xls"}
 _THOUSAND = r"[+-]?[1-9][0-9]{0,2},[0-9]{3}"
 # a unit below a header, and a result in words
 _UNIT, _WORDS = r"[(\[].*[)\]]|\W*|.*[%°].*", r"[<>≤≥~≈±].*|n\.?[da]\.?|traces?|r\.?t\.?"
-LONGEST, LONGEST_NAME = 60, 200  # the most characters of a cell in an error, and of a name
+LONG, LONGEST_NAME = 60, 200  # the most characters of a cell in an error, and of a name
 
 
 def composed(received: Any) -> Any:
@@ -53,11 +53,7 @@ def lacks_result(cells: Any) -> Any:
 
 def short(received: Any) -> Any:
     """Return a text in at most 60 characters, and anything else as it is."""
-    return (
-        received[: LONGEST - 4] + " ..."
-        if isinstance(received, str) and len(received) > LONGEST
-        else received
-    )
+    return received[: LONG - 4] + " ..." if isinstance(received, str) and len(received) > LONG else received
 
 
 def checked_names(what: str, received: Any) -> tuple[str, ...]:

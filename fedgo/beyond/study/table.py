@@ -23,7 +23,7 @@ from fedgo._checks import extra, on_cpu, require
 from fedgo.beyond.federation.wire import HUGE
 from fedgo.beyond.study.cells import (
     FAILED,
-    LONGEST,
+    LONG,
     LONGEST_NAME,
     NO_RESULT,
     PENDING,
@@ -466,7 +466,7 @@ def _made_names(cells: pd.DataFrame, roles: Mapping[str, str], options: int, tak
         longer = names.str.cat(cells[header].str[:20].str.strip(), ", ")
         names = longer if longer.nunique() > names.nunique() else names
     names = names.str.removeprefix(", ")
-    fits = names.str.len().between(1, LONGEST) & ~names.isin(taken) & ~names.str.startswith("--")
+    fits = names.str.len().between(1, LONG) & ~names.isin(taken) & ~names.str.startswith("--")
     if names.nunique() == options and (fits & names.map(str.isprintable)).all():
         return names
     return ("added " * bool((taken != "").any()) + "row ") + (cells.index.to_series() + 1).astype(str)
