@@ -146,7 +146,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # the table, what is said, and perhaps 
         r"row 3: '\* note' is a footnote: remove it",
         {"result": "y"},
     ),
-    "a sum": ("s,b,y\nA,K,3\nB,K,4\nTotal,,7\n", "row 3: 'Total' sums up the others", {"result": "y"}),
+    "a sum": ("s,b,y\nA,K,3\nB,K,4\nTotal (g),,7\n", "row 3: 'Total .g.' sums up", {"result": "y"}),
     "German thousands": (
         "s;y\n1.200;1,5\n800;2,5\n",
         "'s' in row 1 is '1.200': other columns",

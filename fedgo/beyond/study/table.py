@@ -320,7 +320,7 @@ def _no_options(cells: pd.DataFrame) -> list[str]:
     """Return the rows of a table that are no options, footnotes and sums of the other rows, with the reason."""
     first = cells.iloc[:, 0]
     notes = cells.ne("").sum(axis=1).eq(1) & first.str.fullmatch(_NOTE) & (cells.shape[1] > 2)
-    words = first.str.lower().str.rstrip(":")
+    words = first.str.lower().str.replace(r"\s*\(.*\)$|:$", "", regex=True)  # "Average (n=2)"
     sums = words.isin(_SUMS)[::-1].cummin() & ~words.duplicated(keep=False)
     return [
         f"row {row + 1}: {short(first[row])!r} {'sums up the others' if sums[row] else 'is a footnote'}: remove it"
