@@ -116,13 +116,24 @@ def test_a_batch_repeats_only_what_is_worth_it_and_obeys_open_and_retired_arms_a
     assert (SEARCH.epoch(cells, both, 0.1, order, sites=2, turn=1, most=5) // 30).tolist() == [1, 0, 1, 0, 1]
 
 
+@pytest.mark.parametrize("unit", [1.0, 2.0**-60, 2.0**60])
+def test_repetitions_do_not_depend_on_the_unit_and_stay_at_their_site(unit):
+    points, counts, sums, order = table(3)
+    for sigma, sites in ((0.1, 1), (0.01, 2)):
+        seen = [torch.stack([part, part.flip(0)][:sites]).squeeze(0) for part in (counts, sums)]
+        fits = [Sites().fit(points, Tally(seen[0], size * seen[1]), size * sigma) for size in (1.0, unit)]
+        plain, other = (
+            searching(fit, seen[0].flatten(), size * sigma, order.repeat(sites), 50, sites=sites).tolist()
+            for fit, size in zip(fits, (1.0, unit), strict=True)
+        )
+        assert plain == other and [arm // 30 for arm in plain] == [*range(sites)] * (50 // sites)
+
+
 def test_columns_of_one_category_share_a_length_scale():
     points, counts, sums, _ = table(5)
-    level = torch.eye(3, dtype=torch.float64)[torch.arange(30) % 3] / np.sqrt(2)
-    arms = torch.cat([in_cube(points[:, :1]), level], -1)
-    fit = Sites(groups=(0, 1, 1, 1)).fit(
-        torch.cat([arms[:, :1], level * np.sqrt(2)], -1), Tally(counts, sums), 0.1
-    )
+    level = torch.eye(3, dtype=torch.float64)[torch.arange(30) % 3]
+    arms = torch.cat([in_cube(points[:, :1]), level / np.sqrt(2)], -1)
+    fit = Sites(groups=(0, 1, 1, 1)).fit(torch.cat([arms[:, :1], level], -1), Tally(counts, sums), 0.1)
     assert len(fit.parameters) == 3  # two length scales and the misfit
     assert len(Sites().fit(arms, Tally(counts, sums), 0.1).parameters) == 5
 
@@ -130,11 +141,10 @@ def test_columns_of_one_category_share_a_length_scale():
 def test_the_shortfall_is_the_quantile_of_the_best_of_the_others():
     mean = torch.tensor([1.0, 0.5, 5.0, 0.9], dtype=torch.float64)
     fit = Independent(mean, torch.tensor([1e-12, 0.04, 1.0, 0.09]).double(), torch.arange(4))
+    remain = torch.tensor([True, True, False, True])
     gaps = np.linspace(0, 3, 30_001)
     share = norm.cdf((1 + gaps - 0.5) / 0.2) * norm.cdf((1 + gaps - 0.9) / 0.3)
-    assert shortfall(fit, 0, torch.tensor([True, True, False, True])) == pytest.approx(
-        gaps[np.searchsorted(share, 0.95)], abs=0.04
-    )
+    assert shortfall(fit, 0, remain) == pytest.approx(gaps[np.searchsorted(share, 0.95)], abs=0.04)
     assert shortfall(fit, 2, torch.tensor([False, False, True, False])) == 0
 
 

@@ -112,23 +112,26 @@ def searching(
     early = max(0, math.ceil(2 * budget / 3) - int(counts.sum()) - len(begun))  # before the last third
     whole, slots = Whole.of(fit), [(turn + pull) % sites for pull in range(pulls)]
     mean, begins = whole.mean.masked_fill(gone, -torch.inf), opened.bincount(minlength=len(counts))
-    place = torch.arange(sites).repeat_interleave(len(counts) // sites)
+    parts = [part.view(sites, -1) for part in (mean, whole.variance, begins, tried, order)]
 
     def again(site: int) -> list[int]:
         """Return what the ``site`` pulls again: in late pulls, or because nothing else is left."""
-        own, times, wanted = mean.masked_fill(place != site, -torch.inf), begins.clone(), slots.count(site)
-        known = _rise(own, whole.variance.sqrt()).masked_fill(tried, -1.0).topk(min(wanted, free)).values
-        worth = [-2.0] * (wanted - len(known)) + known.flip(0).tolist()  # of what a repetition replaces
-        chosen: list[int] = []
-        while len(chosen) < max(slots[early:].count(site), wanted - free):
-            left = whole.variance * sigma**2 / (sigma**2 + times * whole.variance)
-            rise = _rise(own, left / (left + sigma**2).sqrt()).masked_fill(~tried, -1.0)
-            best = int(largest(rise if rise.max() > 0 else own, order))
-            if rise[best] <= worth[len(chosen)]:
+        own, variance, times, known, ties = (part[site] for part in parts)
+        wanted, repeated, first = slots.count(site), list[int](), site * len(own)
+        forced = max(0, wanted - free)
+        # of what repetitions replace, the least first
+        worth = (
+            _rise(own, variance.sqrt()).masked_fill(known, -torch.inf).topk(wanted - forced).values.flip(0)
+        )
+        while len(repeated) < max(slots[early:].count(site), forced):
+            left = variance * sigma**2 / (sigma**2 + times * variance)
+            rise = _rise(own, left / (left + sigma**2).sqrt()).masked_fill(~known, -torch.inf)
+            best = int(largest(rise if rise.max() > 0 else own, ties))
+            if len(repeated) >= forced and rise[best] <= worth[len(repeated) - forced]:
                 break
-            chosen.append(best)
+            repeated.append(first + best)
             times[best] += 1
-        return chosen
+        return repeated
 
     chosen = [again(site) for site in range(sites)]
     new = [slots.count(site) - len(repeated) for site, repeated in enumerate(chosen)]

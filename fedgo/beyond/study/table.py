@@ -233,8 +233,8 @@ def read(
     for header in given:
         near = [each for each in cells if header.lower() in each.lower()]
         near = near[:3] or get_close_matches(header, cells.columns, 2) or list(cells.columns)[:3]
-        none = " If there are no results yet, give none; plates have a column for them" * (header == result)
-        require(header in cells, "the column", header, f"did you mean {_either(near)}?{none}")
+        unless = " If there are no results yet, give none; plates have a column for them" * (header == result)
+        require(header in cells, "the column", header, f"did you mean {_either(near)}?{unless}")
     asked = given | (known.role_of if known else {})
     read_as = [header for header in cells if asked.get(header) not in ("ignored", CATEGORY, NAME)]
     cells = cells.assign(**points(cells[read_as], bool(known) or NUMBER in given.values()))
