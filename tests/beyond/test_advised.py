@@ -79,7 +79,7 @@ def test_the_closed_form_is_botorchs_model_at_its_mode():
     theirs = FittedModel.of(single_task_gp(cube[at], means, variances), cube)
     torch.testing.assert_close(mine.mean, theirs.mean, rtol=0, atol=2e-3)
     torch.testing.assert_close(mine.variance, theirs.variance, rtol=0, atol=2e-3)
-    torch.testing.assert_close(mine.covariance(at), theirs.covariance(at), rtol=0, atol=2e-3)
+    torch.testing.assert_close(mine.columns(at, at), theirs.columns(at, at), rtol=0, atol=2e-3)
 
 
 def test_a_noise_that_is_not_told_is_found_from_replicates_or_near_botorchs():

@@ -52,7 +52,7 @@ def test_the_posterior_is_that_of_the_dense_implementation(seed):
     arms, n, total = data(seed, features=1 + seed % 3, empty=seed % 2 == 0)
     fit, cells = Sites().fit(arms, Tally(n, total), SIGMA), torch.arange(n.numel())
     mean, covariance = reference.posterior(arms, n, total, SIGMA, fit.parameters)
-    given = (fit.mean, fit.variance, fit.covariance(cells), fit.columns(cells[3:7], cells))
+    given = (fit.mean, fit.variance, fit.columns(cells, cells), fit.columns(cells[3:7], cells))
     for ours, theirs in zip(given, (mean, covariance.diagonal(), covariance, covariance[3:7]), strict=True):
         assert np.allclose(ours, theirs, rtol=0, atol=1e-8)
     found = reference.mode(*reference.observations(arms, n, total, SIGMA)[:4])
@@ -78,7 +78,7 @@ def test_the_plan_is_that_of_the_dense_implementation_and_stays_with_the_site(se
     fit, ties = Sites().fit(arms, Tally(n, total), SIGMA), ties_of(9)
     begun, turn, retired = ([], [3, 30, 3])[seed % 2], seed % 4, torch.arange(9) == (9, seed)[seed % 3 == 0]
     cells = ADVISED.epoch(fit, n, SIGMA, ties, begun, retired, sites=4, turn=turn, budget=9000).tolist()
-    belief = fit.mean.numpy(), fit.covariance(torch.arange(36)).numpy()
+    belief = fit.mean.numpy(), fit.columns(torch.arange(36), torch.arange(36)).numpy()
     gone = retired.nonzero()[:, 0].tolist()
     assert cells == reference.epoch(*belief, n, SIGMA, len(cells), turn, ties, begun, gone)
     assert [cell // 9 for cell in cells] == [(turn + k) % 4 for k in range(len(cells))]
@@ -298,7 +298,7 @@ def test_from_its_third_pull_on_a_site_uses_its_own_rewards_alone():
     shared, own = IndependentArms().fit(arms, pooled, SIGMA), n.flatten() >= 3
     assert 0 < own.sum() < 36 and torch.equal(fit.mean[~own], shared.mean.repeat(4)[~own])
     assert torch.equal(fit.mean[own], (total / n).flatten()[own])
-    covariance, cell = fit.covariance(torch.arange(36)), torch.arange(36)
+    covariance, cell = fit.columns(torch.arange(36), torch.arange(36)), torch.arange(36)
     one = (cell[:, None] % 9 == cell % 9) & ~own & ~own[:, None] | torch.eye(36, dtype=torch.bool)
     assert torch.equal(covariance, fit.variance.expand(36, 36).where(one, 0.0))
 

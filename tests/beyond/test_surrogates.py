@@ -67,7 +67,7 @@ def test_botorchs_process_knows_the_noise_of_a_mean():
     close(found.mean, centre + scale * mean, 1e-6)
     close(found.variance, scale**2 * covariance.diagonal(), 1e-6)
     among = torch.tensor([8, 2, 5])
-    close(found.covariance(among), scale**2 * covariance[np.ix_(among, among)], 1e-6)
+    close(found.columns(among, among), scale**2 * covariance[np.ix_(among, among)], 1e-6)
 
 
 def test_a_fit_neither_depends_on_nor_changes_torchs_generator():
@@ -113,7 +113,7 @@ def test_a_refitted_network_is_stationary_and_its_posterior_the_textbooks(effect
     close(found.mean, centre + scale * mean, 1e-7)
     close(found.variance, scale**2 * covariance.diagonal(), 1e-7)
     among = torch.tensor([2, 5, 1])
-    close(found.covariance(among), scale**2 * covariance[np.ix_(among, among)], 1e-7)
+    close(found.columns(among, among), scale**2 * covariance[np.ix_(among, among)], 1e-7)
 
 
 @dataclass(frozen=True)

@@ -50,7 +50,8 @@ def thompson(
     A millionth of the largest posterior variance is added to all variances, so that the samples can be drawn.
     """
     fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
-    covariance = fit.covariance(torch.arange(len(cube)))
+    every = torch.arange(len(cube))
+    covariance = fit.columns(every, every)
     root = torch.linalg.cholesky(covariance + 1e-6 * covariance.diag().amax() * torch.eye(len(cube)).float())
     draws = torch.randn(wanted, len(cube), generator=source, dtype=torch.float64)
     samples: Tensor = fit.mean + draws @ root.mT

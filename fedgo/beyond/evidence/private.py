@@ -115,7 +115,8 @@ def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Ten
     """
     if model == "warped":
         fit = ADVISED.surrogate.fit(arms, Tally(counts, sums), sigma)
-        return fit.mean, fit.covariance(torch.arange(len(arms)))
+        every = torch.arange(len(arms))
+        return fit.mean, fit.columns(every, every)
     at, means, variances, _ = observed(Tally(counts, sums), sigma)
     added = variances.mean() if model == "less noise" else 0.0
     centre, square = means.mean(), (means.var() - added).clamp(min=least**2)

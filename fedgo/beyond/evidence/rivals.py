@@ -280,14 +280,14 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
     exploration = explore(problem, phase_one_length(clients, rounds))
     exploration.ledger.up.fill_(2)
     exploration.ledger.down.fill_(2 * clients)
-    arms = problem.means.shape[1]
+    every = torch.arange(problem.means.shape[1])
     fits = []
     for x, arm, reward in zip(problem.arms, exploration.arm, exploration.reward, strict=True):
         fits.append(fit_to_pulls(GaussianProcess(), x, arm, reward, problem.sigma))
-    kernel = torch.stack([fit.covariance(torch.arange(arms)) for fit in fits])
+    kernel = torch.stack([fit.columns(every, every) for fit in fits])
     values, vectors = torch.linalg.eigh(kernel)
     features = (vectors * values.clamp(min=0).sqrt().unsqueeze(-2)).unsqueeze(1)
     settings = Settings(problem.sigma**2, (kappa * problem.sigma) ** 2)
     means = torch.stack([fit.mean for fit in fits]).unsqueeze(1)
-    learner = Immediate(features, means, arms, settings, datum=2)
+    learner = Immediate(features, means, len(every), settings, datum=2)
     return simulate("Kernel UCB, fitted", problem, learner, exploration, clients, clients * rounds)

@@ -1,7 +1,8 @@
 """The surrogate `GaussianProcess`: BoTorch's Gaussian process, or one in closed form on transformed rewards."""
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -34,7 +35,8 @@ def single_task_gp(points: Tensor, means: Tensor, variances: Tensor | None) -> A
     return model.eval()
 
 
-class FittedModel(NamedTuple):
+@dataclass(frozen=True)
+class FittedModel:
     """The posterior of K arms' mean rewards by a fitted BoTorch model.
 
     Args:
@@ -58,10 +60,15 @@ class FittedModel(NamedTuple):
             posterior = model.posterior(arms)
             return cls(model, arms, posterior.mean.squeeze(-1), posterior.variance.squeeze(-1))
 
-    def covariance(self, among: Tensor) -> Tensor:
+    @cached_property
+    def _covariance(self) -> Tensor:
+        """The posterior covariance of the K mean rewards, (K, K)."""
         with torch.no_grad():
-            covariance: Tensor = self.model.posterior(self.arms[among]).distribution.covariance_matrix
+            covariance: Tensor = self.model.posterior(self.arms).distribution.covariance_matrix
         return covariance
+
+    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
+        return self._covariance[arm][:, among]
 
 
 @dataclass(frozen=True)

@@ -49,9 +49,6 @@ class Linear(NamedTuple):
         """The posterior variance of each arm, (K,); rounding may leave it slightly negative."""
         return self.features.square().sum(-1) + self.effect - self.half.square().sum(0)
 
-    def covariance(self, among: Tensor) -> Tensor:
-        return self.columns(among, among)
-
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
         own = self.effect * (arm.unsqueeze(-1) == among)
         return self.features[arm] @ self.features[among].mT + own - self.half[:, arm].mT @ self.half[:, among]

@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from fedgo.beyond.method.surrogates import ByColumns, Fitted
+from fedgo.beyond.method.surrogates import Fitted
 from fedgo.simulation import largest
 
-_DENSE = 1000  # for up to this many arms that a plan may pull, the whole covariance is computed at once
+_DENSE = 1000  # for up to this many arms, each of which may be pulled often, the whole covariance is computed at once
 _ROOM = 1024  # memory is allocated for this many pulls of a plan at a time
 _LOOK = 16  # after every so many pulls it is checked whether the plan can pull only a single arm from then on
 _SINGLE, _SHARE = 2**13, 2**9  # after so many pulls, a block is this part of the pulls before it
@@ -61,13 +61,13 @@ def plan(
     among = rivals(mean, variance, kappa, opened, sites, -(-(pulls - len(begun)) // sites) if once else 1)
     site = among // (mean.shape[1] // sites)
     mean, variance, kappa, order = (part.gather(1, among) for part in (mean, variance, kappa, order))
-    variance, columns = _moments(fits, among, variance)
+    variance, columns = _moments(fits, among, variance, once)
     places, noise = torch.searchsorted(among, opened.repeat(len(among), 1)), sigma**2
     vectors, used = mean.new_zeros(len(mean), min(pulls, _ROOM), mean.shape[1]), 0
     arms, times = [], []
     k = made = first = 0
     block = 1
-    while made < pulls:
+    while True:
         if k >= len(begun) and (k - len(begun)) % sites == 0:  # a block of rounds, with one pull by each site
             first, most = made, (pulls - made) // sites
             block = max(1, min(made // _SHARE, most)) if made >= _SINGLE and not once else 1
@@ -79,6 +79,8 @@ def plan(
         arms.append(arm.expand(-1, block))
         times.append(first + sites * torch.arange(block))
         k, made, first = k + 1, made + block, first + 1
+        if made >= pulls:
+            break
         if once:
             mean = mean.scatter(1, arm, -torch.inf)
         looks = sites == 1 and not once and k > len(begun) and (k - 1) % _LOOK == 0
@@ -129,19 +131,18 @@ def rivals(
 
 
 def _moments(
-    fits: Sequence[Fitted], among: Tensor, variance: Tensor
+    fits: Sequence[Fitted], among: Tensor, variance: Tensor, once: bool
 ) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
     """Return the posterior variances (R, C) of the arms ``among``, and a function from one of the C of each run (R,) to
-    its covariance with all C, (R, C), computed at once for up to 1,000 arms.
+    its covariance with all C, (R, C), computed at once for up to 1,000 arms unless each is planned ``once``.
     """
-    by_columns = [fit for fit in fits if isinstance(fit, ByColumns)]
-    if among.shape[1] > _DENSE and len(by_columns) == len(fits):
+    if once or among.shape[1] > _DENSE:
 
         def columns(arm: Tensor) -> Tensor:
-            each = zip(by_columns, among, arm, strict=True)
+            each = zip(fits, among, arm, strict=True)
             return torch.cat([fit.columns(some[one].unsqueeze(0), some) for fit, some, one in each])
 
         return variance, columns
-    covariance = torch.stack([fit.covariance(some) for fit, some in zip(fits, among, strict=True)])
+    covariance = torch.stack([fit.columns(some, some) for fit, some in zip(fits, among, strict=True)])
     runs = torch.arange(len(fits))
     return covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0), lambda arm: covariance[runs, arm]

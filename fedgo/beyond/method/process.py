@@ -167,10 +167,6 @@ class ProcessFit(NamedTuple):
         prior = self.prior.at(arm).covariance(self.prior.at(among))
         return self.scale**2 * (prior - self.half[:, arm].mT @ self.half[:, among]) / self.slope**2
 
-    def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between C of the points, (C, C)."""
-        return self.columns(among, among)
-
 
 def in_cube(arms: Tensor) -> Tensor:
     """Return the ``arms`` (K, d_x) with each feature scaled to [0, 1]; one that is the same for all arms becomes 0."""

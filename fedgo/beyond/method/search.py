@@ -67,11 +67,11 @@ class Whole:
         each = [fit.variance.clamp(min=0) + _misfit(fit) for fit in self.fits]
         return torch.stack(each).mean(0) + self._away.square().mean(0)
 
-    def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between C of the mean rewards, (C, C)."""
-        each = [fit.covariance(among) + _misfit(fit)[among].diag() for fit in self.fits]
-        away = self._away[:, among]
-        return torch.stack(each).mean(0) + away.mT @ away / len(away)
+    def columns(self, arm: Tensor, among: Tensor) -> Tensor:
+        """Return the posterior covariance of each of A mean rewards with each of C, (A, C)."""
+        same, away = arm.unsqueeze(-1) == among, self._away
+        each = [fit.columns(arm, among) + _misfit(fit)[among] * same for fit in self.fits]
+        return torch.stack(each).mean(0) + away[:, arm].mT @ away[:, among] / len(away)
 
 
 def _misfit(fit: Fitted) -> Tensor:
@@ -161,7 +161,7 @@ def shortfall(whole: Whole, leader: int, remain: Tensor) -> float:
     bound = (whole.mean + _WEIGHT * whole.variance.sqrt()).masked_fill(~remain, -torch.inf)
     bound[leader] = torch.inf
     among = bound.topk(min(_MOST, int(bound.isfinite().sum()) + 1)).indices
-    covariance = whole.covariance(among)
+    covariance = whole.columns(among, among)
     size, failed = float(covariance.diagonal().amax()), True
     # rounding can leave a covariance of lower rank slightly negative
     for rounding in (1e-10, 1e-8, 1e-6, 1e-4):

@@ -17,7 +17,7 @@ nothing else has to be sent.
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -65,17 +65,13 @@ class Fitted(Protocol):
     @property
     def variance(self) -> Tensor: ...
 
-    def covariance(self, among: Tensor) -> Tensor:
-        """Return the posterior covariance between C of the mean rewards, (C, C), whose numbers ``among`` (C,) has."""
-        ...
-
-
-@runtime_checkable
-class ByColumns(Protocol):
-    """A posterior that can give single columns of its covariance, so that a plan on many arms needs no whole one."""
-
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
-        """Return the posterior covariance of each of A mean rewards with each of C, (A, C)."""
+        """Return the posterior covariance of A mean rewards with C mean rewards, (A, C).
+
+        Args:
+            arm: The numbers of the A, (A,) int64.
+            among: The numbers of the C, (C,) int64.
+        """
         ...
 
 
@@ -191,9 +187,6 @@ class Independent(NamedTuple):
     mean: Tensor
     variance: Tensor
     unknown: Tensor
-
-    def covariance(self, among: Tensor) -> Tensor:
-        return self.columns(among, among)
 
     def columns(self, arm: Tensor, among: Tensor) -> Tensor:
         same = self.unknown[arm].unsqueeze(-1) == self.unknown[among]
