@@ -18,7 +18,7 @@ from fedgo.experiments import studies as paper
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Player, grid, measured, play_uniform
 from fedgo.experiments.runner import Regimes, Sweep
-from fedgo.experiments.world import EXPERIMENTS, Regime, Setting
+from fedgo.experiments.world import Regime, Setting
 
 # a study beyond the paper: its problems, and the folder of its table
 _Study = partial(Sweep, problems=PROBLEMS, folder=TABLES)
@@ -231,19 +231,6 @@ MEASURED = _Study(
     needs={OPTUNA: "optuna", BEFORE: "fedgo_at_d8000e1"},
 )
 
-# --- What the paper's pages show of the recommended method
-
-ADVISED_RUNS = _Study(
-    "advised",
-    "the advised setting on the paper's Hartmann6, for the results page",
-    {"advised": Player(advised())},
-    ("regret", "scalars"),
-    regimes=lambda name: [EXPERIMENTS["hartmann6"]],
-    runs=lambda name, regime: 50,
-    batch=50,
-    encoding="dense",
-)
-
 # --- What hiding every reward costs. For each budget ε a player chooses how often each arm is pulled first, and the
 # model that is fitted then.
 
@@ -286,6 +273,6 @@ PRIVATE = _Study(
     batch=25,
 )
 
-BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, MEASURED, DIFFER, ADVISED_RUNS, PRIVATE)
+BEYOND = (MAP, BOLDNESS, ABLATION, ELSEWHERE, MEASURED, DIFFER, PRIVATE)
 # the studies of the paper and those beyond it
 STUDIES: Mapping[str, Sweep] = {**paper.STUDIES, **{study.name: study for study in BEYOND}}
