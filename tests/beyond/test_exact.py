@@ -137,14 +137,14 @@ def test_the_certificate_of_the_run_is_that_of_its_trace_and_within_the_closed_f
 
 
 PRIOR = exact.Prior(torch.diag_embed(double([[2.0, 1.0]])), double([[0.5, -0.2]]))  # Q = diag(4, 1)
-TWO_ARMS = exact.ExactIntervals(2, 0.1, 3.0, prior=PRIOR, bias=double([0.3]))
+TWO_ARMS = exact.ExactIntervals(2, 0.1, 3.0, prior=PRIOR)
 
 
 def test_the_intervals_by_hand():
     # three pulls of the first arm with a sum of 1.2: A = diag(1/4 + 3, 1), ln det QA = ln 13
     known = Tally(double([[[3.0, 0.0]]]), double([[[1.2, 0.0]]]))
     found = TWO_ARMS.after(known, torch.tensor([[1]]), shared=known)
-    root = 0.1 * math.sqrt(math.log(13) + 2 * math.log(math.pi**2 * 2 * 4 / 0.6)) + 0.3
+    root = 0.1 * math.sqrt(math.log(13) + 2 * math.log(math.pi**2 * 2 * 4 / 0.6)) + 0.1
     for x, (mean, width) in enumerate(((0.5 - 0.3 / 3.25, math.sqrt(1 / 3.25)), (-0.2, 1.0))):
         assert found.lower[0, 0, x].item() == about(mean - root * width)
         assert found.upper[0, 0, x].item() == about(mean + root * width)
@@ -155,7 +155,7 @@ def test_the_closed_form_by_hand():
     # no width above 2; N = 2, T = 5
     bound = 2 * math.log1p(10 * 4 / 2)  # R = K ln(1 + NT·4/K)
     syncs = bound / 1.6 + math.sqrt((bound / 1.6) ** 2 + 5 * bound / 0.8)
-    root = 0.1 * math.sqrt(bound + 2 * math.log(math.pi**2 * 2 * (min(syncs, 10) + 1) ** 2 / 0.6)) + 0.3
+    root = 0.1 * math.sqrt(bound + 2 * math.log(math.pi**2 * 2 * (min(syncs, 10) + 1) ** 2 / 0.6)) + 0.1
     clip = min(3.0 / root, 2.0)
     scale = 2 * root * math.sqrt(clip**2 / math.log1p(clip**2))
     (found,) = exact.exact_regret(TWO_ARMS, 5, 0.8)

@@ -122,17 +122,17 @@ class Prior(NamedTuple):
 class ExactIntervals(Bounds):
     """The rule of Theorem S: the intervals m ± √β w, cut to [−F, F]. All clients of a run share ŵ₀.
 
+    With the λ of `computable_lam` for the prior, σ bounds the bias.
+
     Args:
         clients: The number N of clients.
         sigma: The sub-Gaussian constant σ.
         value: The bound F.
         delta: The failure probability δ.
         prior: The prior of each of S runs when Phase II begins; only data of Phase I may update it.
-        bias: A bound on `Prior.bias`, (S,).
     """
 
     prior: Prior = field(kw_only=True)
-    bias: Tensor = field(kw_only=True)
 
     def after(self, known: Tally, syncs: Tensor, run: Tensor | None = None, *, shared: Tally) -> Interval:
         """Return the intervals for pulls of Phase II in ``known``, with the ``gain`` ln(1 + w²)."""
@@ -140,12 +140,12 @@ class ExactIntervals(Bounds):
         belief = Prior(*(part[chosen].unsqueeze(1) for part in self.prior)).after(known)
         information, members = belief.information, self.clients
         noise = noise_radius(information, syncs, members=members, sigma=self.sigma, delta=self.delta)
-        width = (noise + self.bias[chosen].unsqueeze(1)).unsqueeze(-1) * belief.width
+        width = (noise + self.sigma).unsqueeze(-1) * belief.width
         return clipped(belief.mean, width, self.value, belief.width.square().log1p())
 
 
 def exact_intervals(start: Start, value: float, delta: float = 0.1) -> ExactIntervals:
-    """Return the rule around the ŵ₀ of ``start``, with `computable_lam`, for which σ bounds the bias.
+    """Return the rule around the ŵ₀ of ``start``, with the λ of `computable_lam`.
 
     Args:
         start: Phase I, with one ŵ₀ for all clients and gradients of rank K.
@@ -158,15 +158,14 @@ def exact_intervals(start: Start, value: float, delta: float = 0.1) -> ExactInte
     Bounds(start.clients, sigma, value, delta)  # checks them
     gradients, offsets = start.network.gradients(w0, problem.arms), start.network.values(w0, problem.arms)
     made = Prior.of(gradients, offsets, computable_lam(gradients, offsets, value, sigma))
-    bias = torch.full_like(offsets[:, 0], sigma)
-    return ExactIntervals(start.clients, sigma, value, delta, prior=made, bias=bias)
+    return ExactIntervals(start.clients, sigma, value, delta, prior=made)
 
 
 def exact_regret(intervals: ExactIntervals, rounds: int, gamma: float) -> list[PhaseTwoRegret]:
     """Return item 3 of the repaired theorem, without second-order part, for each run of optimism with ``intervals``.
 
     It is 2√(eφβNTΛ) + ⌊Λ⌋(2N√(φβγ) + 2F) with Λ = K ln(1 + NT max_x Q_xx/K), φ = c²/ln(1 + c²), c = min(F/√β, max_x
-    √Q_xx) and √β = σ√(Λ + 2 ln(π²N(P + 1)²/(6δ))) + ``bias``, where P = Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ), or NT if that is
+    √Q_xx) and √β = σ√(Λ + 2 ln(π²N(P + 1)²/(6δ))) + σ, where P = Λ/(2γ) + √(Λ²/(4γ²) + TΛ/γ), or NT if that is
     less.
 
     Args:
@@ -175,12 +174,11 @@ def exact_regret(intervals: ExactIntervals, rounds: int, gamma: float) -> list[P
         gamma: The threshold γ > 0 of the event, which should be finite.
     """
     regrets, clients, arms = [], intervals.clients, intervals.prior.offsets.shape[-1]
-    widths = intervals.prior.variance.amax(-1).sqrt().tolist()
-    for widest, bias in zip(widths, intervals.bias.tolist(), strict=True):
+    for widest in intervals.prior.variance.amax(-1).sqrt().tolist():
         bound = information_bound(arms, clients * rounds, widest, 1.0)
         syncs = min(synchronisations(rounds, bound, gamma), clients * rounds)
         sizes = torch.tensor([bound, syncs], dtype=torch.float64)
         noise = noise_radius(*sizes, members=clients, sigma=intervals.sigma, delta=intervals.delta).item()
-        beta, value = (noise + bias) ** 2, intervals.value
+        beta, value = (noise + intervals.sigma) ** 2, intervals.value
         regrets.append(regret_phase_two_clipped(beta, bound, clients, rounds, gamma, value, widest=widest))
     return regrets

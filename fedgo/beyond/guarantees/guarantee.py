@@ -46,15 +46,8 @@ from torch import Tensor
 from fedgo._checks import count, number, on_cpu, require, require_kind
 from fedgo.algorithms.go_ucb import fed_go_learner
 from fedgo.beyond.guarantees.intervals import Bounds, Interval, Intervals, clipped
-from fedgo.beyond.guarantees.optimist import (
-    Counted,
-    Optimist,
-    check_event,
-    counts_and_sums,
-    of_arm,
-    with_trivial,
-)
-from fedgo.confidence import Tally
+from fedgo.beyond.guarantees.optimist import Counted, Optimist, check_event, counts_and_sums, with_trivial
+from fedgo.confidence import Tally, of_arm
 from fedgo.messages import names_arms
 from fedgo.phase_one import Exploration, Start
 from fedgo.phase_two import Settings

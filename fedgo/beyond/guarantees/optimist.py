@@ -20,7 +20,7 @@ from torch import Tensor
 from fedgo._checks import number, on_cpu
 from fedgo.beyond.guarantees.exact import exact_intervals
 from fedgo.beyond.guarantees.intervals import Interval, Intervals
-from fedgo.confidence import Tally
+from fedgo.confidence import Tally, of_arm
 from fedgo.messages import scalars
 from fedgo.phase_one import Exploration, Start
 from fedgo.phase_two import place, require_run
@@ -122,11 +122,6 @@ def check_event(gamma: float) -> None:
 def counts_and_sums(tally: Tally) -> Message[Tally]:
     """Return a message with the counts and sums of K arms, at 2 min(k, K) scalars for k pulls."""
     return Message(tally, scalars("counts", 1, tally.counts.sum(-1), tally.counts.shape[-1]))
-
-
-def of_arm(values: Tensor, arm: Tensor) -> Tensor:
-    """Return the entry of ``values`` (..., K) at ``arm`` (...)."""
-    return values.gather(-1, arm.unsqueeze(-1)).squeeze(-1)
 
 
 @on_cpu
