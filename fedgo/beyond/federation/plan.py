@@ -206,9 +206,7 @@ class Plan:
 
         It is computed from the arms and all settings of the plan, in the same way in every process.
         """
-        names = ("settings", "clients", "network", "length", "langevin", "seed", "run", "fitting", "arms")
-        words = _in_words([getattr(self, name) for name in names])
-        return int.from_bytes(hashlib.blake2b(words.encode(), digest_size=8).digest(), "little")
+        return int.from_bytes(hashlib.blake2b(_in_words(self).encode(), digest_size=8).digest(), "little")
 
     @cached_property
     def first(self) -> Tensor:
