@@ -61,19 +61,32 @@ def thompson(
 def log_improvement(
     cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
 ) -> Tensor:
-    """Return the arms that BoTorch chooses by the log noisy expected improvement (qLogNEI), one after the other.
+    """Return the arms that BoTorch chooses by the log noisy expected improvement.
 
     If ``wanted`` is above K, there are only K of them, and BoTorch warns.
+    """
+    fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
+    assert isinstance(fit, FittedModel)
+    return most_improving(fit.model, cube, arm, wanted, seed=0)
+
+
+def most_improving(model: Any, cube: Tensor, arm: Tensor, wanted: int, seed: int) -> Tensor:
+    """Return the arms with the largest log noisy expected improvement (qLogNEI), chosen one after the other, (wanted,).
+
+    Args:
+        model: BoTorch's model of the rewards.
+        cube: The arms in the unit cube, (K, d_x).
+        arm: The arms pulled so far, (n,) int64.
+        wanted: The number of arms.
+        seed: The seed of the samples of the posterior.
     """
     from botorch.acquisition.logei import qLogNoisyExpectedImprovement
     from botorch.optim.optimize import optimize_acqf_discrete
     from botorch.sampling.normal import SobolQMCNormalSampler
 
-    fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
-    assert isinstance(fit, FittedModel)
-    sampler = SobolQMCNormalSampler(torch.Size([64]), seed=0)
-    improvement = qLogNoisyExpectedImprovement(fit.model, cube[arm.unique()], sampler, prune_baseline=True)
-    points, _ = optimize_acqf_discrete(improvement, wanted, cube, max_batch_size=256)
+    sampler = SobolQMCNormalSampler(torch.Size([64]), seed=seed)
+    improvement = qLogNoisyExpectedImprovement(model, cube[arm.unique()], sampler, prune_baseline=True)
+    points, _ = optimize_acqf_discrete(improvement, wanted, cube, max_batch_size=512)
     return torch.cdist(points, cube).argmin(-1)
 
 

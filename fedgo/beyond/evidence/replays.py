@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedgo._streams import generator
-from fedgo.beyond.evidence.libraries import OPTUNA
+from fedgo.beyond.evidence.libraries import OPTUNA, most_improving
 from fedgo.beyond.evidence.measured import BEGIN, Choose, Measured, Replay, load, replay
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
@@ -75,13 +75,10 @@ def botorch(improve: bool, table: Measured, run: int, trials: int) -> tuple[Choo
     The model is BoTorch's SingleTaskGP, which infers the noise. Its hyperparameters are fitted after every fifth trial
     or batch of 8, in at most 100 steps from those before; the rewards are used at once.
     """
-    from botorch.acquisition.logei import qLogNoisyExpectedImprovement
     from botorch.fit import fit_gpytorch_mll
     from botorch.generation.sampling import MaxPosteriorSampling
     from botorch.models import SingleTaskGP
     from botorch.models.transforms import Standardize
-    from botorch.optim.optimize import optimize_acqf_discrete
-    from botorch.sampling.normal import SobolQMCNormalSampler
     from gpytorch.mlls import ExactMarginalLogLikelihood
 
     cube, parameters, last = in_cube(table.features), dict[str, Tensor](), 0
@@ -100,12 +97,9 @@ def botorch(improve: bool, table: Measured, run: int, trials: int) -> tuple[Choo
     def choose(tried: Tensor, rewards: Tensor, wanted: int) -> Tensor:
         model = fitted(tried, rewards)
         if improve:
-            sampler = SobolQMCNormalSampler(torch.Size([64]), seed=run)
-            gain = qLogNoisyExpectedImprovement(model, cube[tried.unique()], sampler, prune_baseline=True)
-            points, _ = optimize_acqf_discrete(gain, wanted, cube, max_batch_size=512)
-        else:
-            with torch.no_grad():
-                points = MaxPosteriorSampling(model, replacement=False)(cube, num_samples=wanted)
+            return most_improving(model, cube, tried, wanted, seed=run)
+        with torch.no_grad():
+            points = MaxPosteriorSampling(model, replacement=False)(cube, num_samples=wanted)
         return torch.cdist(points, cube).argmin(-1)
 
     return choose, lambda tried, rewards: Named(int(fitted(tried, rewards).posterior(cube).mean.argmax()))
