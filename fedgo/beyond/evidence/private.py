@@ -28,10 +28,10 @@ import torch
 from scipy import optimize, special
 from torch import Tensor
 
-from fedgo._checks import number, require, require_kind
+from fedgo._checks import number, require
 from fedgo.beyond.guarantees.intervals import Interval
 from fedgo.beyond.method.advised import ADVISED
-from fedgo.beyond.method.epochs import Growing, each_arm
+from fedgo.beyond.method.epochs import each_arm
 from fedgo.beyond.method.process import Data, _kernel, mode
 from fedgo.beyond.method.surrogates import observed
 from fedgo.confidence import Tally
@@ -158,12 +158,13 @@ def plan_hidden(fits: list[Moments], order: Tensor, pulls: int, noise: float, si
 
 
 def play_hidden(
-    problem: Problem, steps: int, hiding: Hiding, batch: float, model: str, until: Growing = ADVISED.until
+    problem: Problem, steps: int, hiding: Hiding, batch: float, model: str
 ) -> tuple[Trace, Tensor]:
     """Play a Gaussian process that receives nothing but noisy sums of clipped rewards, released after each epoch.
 
-    At the end of each epoch each client sends and receives one number for each arm. A ``UserWarning`` says if δ ≥
-    1/(NT).
+    At the end of each epoch each client sends and receives one number for each arm. The epochs grow as those of
+    `ADVISED`: an event or a guard may act on rewards that are not released, which would end the promise. A
+    ``UserWarning`` says if δ ≥ 1/(NT).
 
     Args:
         problem: S runs of a bandit problem.
@@ -171,15 +172,11 @@ def play_hidden(
         hiding: The mechanism that hides rewards, with the number N of clients.
         batch: The number of times that each arm is pulled before the first fit, at least 1.
         model: As in `fit_hidden`.
-        until: The rule by which the epochs grow. An event or a guard is refused, because it may act on rewards that
-            have not been released.
 
     Returns:
         The trace, whose note ``cut`` says which rewards were clipped after they were recorded, and the released sums of
         E epochs, (E, S, K).
     """
-    why = "an event or a guard may act on rewards that are not released, which ends the promise; give Growing"
-    require_kind(isinstance(until, Growing), "until", until, why)
     if hiding.delta >= 1 / steps:
         warnings.warn(f"delta is {hiding.delta:g}: give less than 1/(NT) = {1 / steps:.2g}", stacklevel=3)
     (runs, arms), sigma, noise = problem.means.shape, problem.sigma, hiding.noise
@@ -193,7 +190,7 @@ def play_hidden(
             planned = each_arm(problem, min(int(batch) * arms, steps)).arm
         else:
             fits = [fit_hidden(model, least, sigma, *run) for run in zip(problem.arms, *data, strict=True)]
-            planned = plan_hidden(fits, order, min(until.length(done), steps - done), noise, sigma)
+            planned = plan_hidden(fits, order, min(ADVISED.until.length(done), steps - done), noise, sigma)
         end = done + planned.shape[1]
         cut = problem.observe(planned, tape[:, done:end]).clamp(hiding.low, hiding.high)
         blank = torch.zeros(runs, arms, dtype=torch.float64)
