@@ -24,7 +24,7 @@ from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.method.advised import ADVISED
 from fedgo.beyond.method.process import ProcessFit, in_cube
 from fedgo.beyond.method.sites import Sites
-from fedgo.beyond.method.surrogates import Fitted, Independent, IndependentArms, Noise, as_number
+from fedgo.beyond.method.surrogates import Fitted, Independent, IndependentArms, Noise, Surrogate, as_number
 from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
 from fedgo.experiments.summaries import interval
@@ -88,16 +88,9 @@ class OwnFromThree:
 
 @dataclass(frozen=True)
 class OfCells(Fitting):
-    """A `Fitting` of clients that differ with the surrogate `OwnFromThree`; it has to be made with ``differ=True``."""
+    """A `Fitting` of clients that differ with a ``surrogate`` of its own; it has to be made with ``differ=True``."""
 
-    surrogate = OwnFromThree()
-
-
-@dataclass(frozen=True)
-class OfWarpedCells(Fitting):
-    """A `Fitting` of clients that differ with `Sites` on warped rewards; it has to be made with ``differ=True``."""
-
-    surrogate = Sites(warp=True)
+    surrogate: Surrogate = OwnFromThree()
 
 
 # For each player, a function that makes the fitting of a federation from σ and T.
@@ -112,9 +105,9 @@ HOW: dict[str, Callable[[float, int], Fitting]] = {
 
 
 def fitting_of(job: Job, sigma: float, rounds: int) -> Fitting:
-    """Return the `Fitting` of the player of ``job``, or `OfWarpedCells` if its setting has a "warp" other than 0."""
+    """Return the `Fitting` of the player of ``job``, with a warp if its setting has a "warp" other than 0."""
     if job.setting.get("warp"):
-        return OfWarpedCells(sigma, rounds, differ=True)
+        return OfCells(sigma, rounds, differ=True, surrogate=Sites(warp=True))
     return HOW[job.name](sigma, rounds)
 
 
