@@ -5,9 +5,9 @@ Optuna begins with max(N, 5) arms in a random order, which are distinct if there
 best arm and does not count what the search costs. For each pull, the arm and the reward are sent to the library, and
 the library sends back the next arm, which are three scalars.
 
-A function that chooses receives the arms in the unit cube, ``cube`` (K, d_x), the pulls so far, ``arm`` (n,) int64 and
-``reward`` (n,), the noise ``sigma``, the number ``wanted`` of arms, and a generator, and returns arms (wanted,) int64.
-BoTorch is given σ, scikit-learn fits it.
+A library is called with a problem of one run, and returns how it chooses and which arm it finds best in the end. Its
+choice receives the pulls so far, ``arm`` (n,) int64 and ``reward`` (n,), and the number ``wanted`` of arms, and returns
+arms (wanted,) int64. ``cube`` has the arms in the unit cube, (K, d_x). BoTorch is given σ, scikit-learn fits it.
 
 This package does not install Optuna. Optuna's rows in the table of the study "elsewhere" were computed in an
 environment of its own (``pip install optuna``), and are played again only where it is installed.
@@ -15,13 +15,15 @@ environment of its own (``pip install optuna``), and are played again only where
 
 import time
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fedgo._streams import generator
+from fedgo.beyond.evidence.measured import BEGIN, Choose, search
 from fedgo.beyond.method.advised import ADVISED
 from fedgo.beyond.method.epochs import each_arm
 from fedgo.beyond.method.gaussian_process import FittedModel, GaussianProcess
@@ -31,9 +33,8 @@ from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
 from fedgo.problem import Problem
 
-# A library's choice of the next arms. It is called with the arms in the unit cube (K, d_x), the pulled arms (n,), their
-# rewards (n,), the noise σ, the number of arms that are wanted, and a generator, and returns the arms (wanted,).
-Choose = Callable[[Tensor, Tensor, Tensor, float, int, torch.Generator], Tensor]
+# The arm that a library finds best, (), given the pulled arms and their rewards, (n,) each.
+Name = Callable[[Tensor, Tensor], Tensor]
 
 
 def fit_to_pulls(surrogate: Surrogate, arms: Tensor, arm: Tensor, reward: Tensor, sigma: float) -> Fitted:
@@ -42,32 +43,31 @@ def fit_to_pulls(surrogate: Surrogate, arms: Tensor, arm: Tensor, reward: Tensor
     return surrogate.fit(arms, Tally(counts, sums), sigma)
 
 
-def thompson(
-    cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
-) -> Tensor:
-    """Return the arms that BoTorch chooses by Thompson sampling: each has the largest value in a posterior sample.
+def botorch(improve: bool, problem: Problem) -> tuple[Choose, Name]:
+    """Choose by BoTorch's log noisy expected improvement if ``improve``, otherwise by Thompson sampling, where each arm
+    has the largest value in a sample of the posterior; name the arm with the largest posterior mean.
 
-    A millionth of the largest posterior variance is added to all variances, so that the samples can be drawn.
+    A millionth of the largest posterior variance is added to all variances, so that samples can be drawn. If more than
+    K improving arms are wanted, there are only K of them, and BoTorch warns.
     """
-    fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
-    every = torch.arange(len(cube))
-    covariance = fit.columns(every, every)
-    root = torch.linalg.cholesky(covariance + 1e-6 * covariance.diag().amax() * torch.eye(len(cube)).float())
-    draws = torch.randn(wanted, len(cube), generator=source, dtype=torch.float64)
-    samples: Tensor = fit.mean + draws @ root.mT
-    return samples.argmax(-1)
+    cube, source = in_cube(problem.arms[0]), generator(problem.seed, problem.runs[0], "elsewhere")
 
+    def fitted(arm: Tensor, reward: Tensor) -> Fitted:
+        return fit_to_pulls(GaussianProcess(), cube, arm, reward, problem.sigma)
 
-def log_improvement(
-    cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
-) -> Tensor:
-    """Return the arms that BoTorch chooses by the log noisy expected improvement.
+    def choose(arm: Tensor, reward: Tensor, wanted: int) -> Tensor:
+        fit = fitted(arm, reward)
+        if improve:
+            assert isinstance(fit, FittedModel)
+            return most_improving(fit.model, cube, arm, wanted, seed=0)
+        every = torch.arange(len(cube))
+        covariance = fit.columns(every, every)
+        added = 1e-6 * covariance.diag().amax() * torch.eye(len(cube)).float()
+        draws = torch.randn(wanted, len(cube), generator=source, dtype=torch.float64)
+        samples: Tensor = fit.mean + draws @ torch.linalg.cholesky(covariance + added).mT
+        return samples.argmax(-1)
 
-    If ``wanted`` is above K, there are only K of them, and BoTorch warns.
-    """
-    fit = fit_to_pulls(GaussianProcess(), cube, arm, reward, sigma)
-    assert isinstance(fit, FittedModel)
-    return most_improving(fit.model, cube, arm, wanted, seed=0)
+    return choose, lambda arm, reward: fitted(arm, reward).mean.argmax()
 
 
 def most_improving(model: Any, cube: Tensor, arm: Tensor, wanted: int, seed: int) -> Tensor:
@@ -90,85 +90,76 @@ def most_improving(model: Any, cube: Tensor, arm: Tensor, wanted: int, seed: int
     return torch.cdist(points, cube).argmin(-1)
 
 
-def _regression(cube: Tensor, arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the mean and the standard deviation of each arm's next reward, (K,), by scikit-learn's process."""
+def scikit_learn(problem: Problem) -> tuple[Choose, Name]:
+    """Choose the arms with the largest mean + 2 standard deviations of the next reward by scikit-learn's process, and
+    name the one with the largest mean.
+    """
     from sklearn.gaussian_process import GaussianProcessRegressor
     from sklearn.gaussian_process.kernels import RBF, ConstantKernel, WhiteKernel
 
-    kernel = ConstantKernel() * RBF([1.0] * cube.shape[1]) + WhiteKernel()
-    process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # scikit-learn warns if a length scale is at its bound
-        process.fit(cube[arm].numpy(), reward.numpy())
-    mean, spread = (torch.from_numpy(part) for part in process.predict(cube.numpy(), return_std=True))
-    return mean, spread
+    cube = in_cube(problem.arms[0])
+
+    def moments(arm: Tensor, reward: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the mean and the standard deviation of each arm's next reward, (K,)."""
+        kernel = ConstantKernel() * RBF([1.0] * cube.shape[1]) + WhiteKernel()
+        process = GaussianProcessRegressor(kernel, normalize_y=True, random_state=0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # scikit-learn warns if a length scale is at its bound
+            process.fit(cube[arm].numpy(), reward.numpy())
+        mean, spread = (torch.from_numpy(part) for part in process.predict(cube.numpy(), return_std=True))
+        return mean, spread
+
+    def choose(arm: Tensor, reward: Tensor, wanted: int) -> Tensor:
+        mean, spread = moments(arm, reward)
+        return (mean + 2 * spread).topk(wanted).indices
+
+    return choose, lambda arm, reward: moments(arm, reward)[0].argmax()
 
 
-def largest_bounds(
-    cube: Tensor, arm: Tensor, reward: Tensor, sigma: float, wanted: int, source: torch.Generator
-) -> Tensor:
-    """Return the arms with the largest mean + 2 standard deviations of the next reward by scikit-learn's process."""
-    mean, spread = _regression(cube, arm, reward)
-    return (mean + 2 * spread).topk(wanted).indices
-
-
-LIBRARIES: dict[str, Choose] = {
-    "BoTorch, Thompson": thompson,
-    "BoTorch, qLogNEI": log_improvement,
-    "scikit-learn, bound": largest_bounds,
-}
-OPTUNA = "Optuna, TPE"
-_BEGIN = 5  # the number of distinct arms with which a library begins if there are fewer clients
-
-
-def optuna_arms(cube: Tensor, seed: int, wanted: int) -> Generator[Tensor, Any, None]:
-    """Yield batches of ``wanted`` arms that Optuna's TPE (tree-structured Parzen estimator) proposes, without an end.
-
-    The caller gives the rewards of a batch back by ``send``, which returns the next batch. TPE proposes points of the
-    unit cube, and each point is replaced by the nearest arm.
+def optuna_tpe(problem: Problem) -> tuple[Choose, Name]:
+    """Choose the arms nearest to the points of the unit cube that Optuna's TPE (tree-structured Parzen estimator)
+    proposes in one study, and name the arm with the largest single reward.
     """
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
-    sampler = optuna.samplers.TPESampler(seed=seed, constant_liar=True)
+    cube, asked = in_cube(problem.arms[0]), list[Any]()
+    sampler = optuna.samplers.TPESampler(seed=problem.runs[0], constant_liar=True)
     study = optuna.create_study(direction="maximize", sampler=sampler)
-    while True:
-        trials = [study.ask() for _ in range(wanted)]
-        points = [[t.suggest_float(f"x{j}", 0, 1) for j in range(cube.shape[1])] for t in trials]
-        rewards = yield torch.cdist(torch.tensor(points, dtype=torch.float64), cube).argmin(-1)
-        for trial, reward in zip(trials, rewards.tolist(), strict=True):
-            study.tell(trial, reward)
+
+    def choose(arm: Tensor, reward: Tensor, wanted: int) -> Tensor:
+        for trial, value in zip(asked, reward[len(reward) - len(asked) :].tolist(), strict=True):
+            study.tell(trial, value)
+        asked[:] = [study.ask() for _ in range(wanted)]
+        points = [[t.suggest_float(f"x{j}", 0, 1) for j in range(cube.shape[1])] for t in asked]
+        return torch.cdist(torch.tensor(points, dtype=torch.float64), cube).argmin(-1)
+
+    return choose, lambda arm, reward: arm[reward.argmax()]
 
 
-def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tensor, Tensor]:
-    """Return the arms that the library ``name`` pulls in the one run of ``problem``, and their rewards, (steps,)."""
-    cube = in_cube(problem.arms[0])
-    source, tape = generator(problem.seed, problem.runs[0], "elsewhere"), problem.tape(steps + clients)
-    trials, drawn = optuna_arms(cube, problem.runs[0], clients), None
-    none = torch.zeros(0, dtype=torch.int64)
-    arm = none if name == OPTUNA else each_arm(problem, max(clients, _BEGIN)).arm[0]
-    reward = problem.observe(arm.unsqueeze(0), tape[:, : len(arm)])[0]
-    while len(arm) < steps:
-        if name == OPTUNA:
-            new = trials.send(drawn)
-        else:
-            new = LIBRARIES[name](cube, arm, reward, problem.sigma, clients, source)
-        drawn = problem.observe(new.unsqueeze(0), tape[:, len(arm) : len(arm) + clients])[0]
-        arm, reward = torch.cat([arm, new]), torch.cat([reward, drawn])
-    return arm[:steps], reward[:steps]
+OPTUNA = "Optuna, TPE"
+LIBRARIES: dict[str, Callable[[Problem], tuple[Choose, Name]]] = {
+    "BoTorch, Thompson": partial(botorch, False),
+    "BoTorch, qLogNEI": partial(botorch, True),
+    "scikit-learn, bound": scikit_learn,
+    OPTUNA: optuna_tpe,
+}
 
 
-def best_arm(name: str, problem: Problem, arm: Tensor, reward: Tensor) -> Tensor:
-    """Return the arm that the player ``name`` finds best after its pulls in the one run of ``problem``, ().
-
-    For Optuna it has the largest single reward, and for the others the largest posterior mean.
+def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
+    """Return the arms that the library ``name`` pulls in the one run of ``problem``, their rewards, (steps,) each, and
+    the arm that it finds best after them, ().
     """
-    if name == OPTUNA:
-        return arm[reward.argmax()]
-    if name == "scikit-learn, bound":
-        return _regression(in_cube(problem.arms[0]), arm, reward)[0].argmax()
-    surrogate = ADVISED.surrogate if name == "advised" else GaussianProcess()
-    return fit_to_pulls(surrogate, problem.arms[0], arm, reward, problem.sigma).mean.argmax()
+    (choose, best), tape, made = LIBRARIES[name](problem), problem.tape(steps + clients), 0
+
+    def reward(arm: Tensor) -> Tensor:
+        nonlocal made
+        made += len(arm)
+        return problem.observe(arm.unsqueeze(0), tape[:, made - len(arm) : made])[0]
+
+    first = each_arm(problem, max(clients, BEGIN)).arm[0]
+    played = search(choose, first[:0] if name == OPTUNA else first, reward, steps, clients)
+    return *played, best(*played)
 
 
 def measure_library(job: Job) -> list[dict[str, Any]]:
@@ -178,7 +169,8 @@ def measure_library(job: Job) -> list[dict[str, Any]]:
     row has
 
     - "regret", the sum of the regrets of these pulls;
-    - "gap", the regret of one pull of the arm that the player finds best after them (`best_arm`);
+    - "gap", the regret of one pull of the arm that the player finds best after them;
+      for `ADVISED` it has the largest posterior mean;
     - "seconds", the processor seconds for the pulls, this arm and the two regrets;
     - "scalars", the number of scalars that are sent. A library is charged three for each pull.
     """
@@ -191,10 +183,10 @@ def measure_library(job: Job) -> list[dict[str, Any]]:
         if job.name == "advised":
             trace = ADVISED.play(problem, clients, rounds)
             arm, reward = trace.arm[0, :steps], trace.reward[0, :steps]
+            best = fit_to_pulls(ADVISED.surrogate, problem.arms[0], arm, reward, problem.sigma).mean.argmax()
             scalars = trace.communication[0, steps - 1].item()
         else:
-            (arm, reward), scalars = pulled(job.name, problem, clients, steps), 3 * steps
-        best = best_arm(job.name, problem, arm, reward)
+            (arm, _, best), scalars = pulled(job.name, problem, clients, steps), 3 * steps
         numbers = {
             "regret": problem.regret(arm.unsqueeze(0)).sum().item(),
             "gap": problem.regret(best.view(1, 1)).item(),

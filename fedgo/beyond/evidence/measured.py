@@ -91,6 +91,20 @@ class Replay(NamedTuple):
     rewards: Tensor
 
 
+def search(
+    choose: Choose, first: Tensor, reward: Callable[[Tensor], Tensor], trials: int, batch: int
+) -> Replay:
+    """Try the options ``first``, and then batches that ``choose`` chooses, until there are ``trials`` trials.
+
+    ``reward`` is called once with each batch, and returns its rewards. The last batch may be smaller than ``batch``.
+    """
+    tried, rewards = first, reward(first)
+    while len(tried) < trials:
+        chosen = choose(tried, rewards, min(batch, trials - len(tried)))
+        tried, rewards = torch.cat([tried, chosen]), torch.cat([rewards, reward(chosen)])
+    return Replay(tried, rewards)
+
+
 def replay(table: Measured, choose: Choose, run: int, trials: int, batch: int = 1) -> Replay:
     """Let a method search a table: five random options first, then batches that ``choose`` chooses.
 
@@ -105,18 +119,15 @@ def replay(table: Measured, choose: Choose, run: int, trials: int, batch: int = 
         The options that were tried and the rewards.
     """
     source = generator(0, run, "measured")
-    tried = torch.randperm(len(table.options), generator=source)[:BEGIN]
+    first = torch.randperm(len(table.options), generator=source)[:BEGIN]
     waiting = [each[torch.randperm(len(each), generator=source)].tolist() for each in table.results]
 
-    def reward(option: int) -> float:
-        """Return the next result of the ``option``; after the last one they begin again."""
-        waiting[option].append(waiting[option].pop(0))
-        return float(waiting[option][-1])
+    def reward(options: Tensor) -> Tensor:
+        """Return the next result of each of the ``options``; after the last one they begin again."""
+        results = []
+        for option in options.tolist():
+            results.append(waiting[option].pop(0))
+            waiting[option].append(results[-1])
+        return torch.tensor(results, dtype=torch.float64)
 
-    rewards = torch.tensor([reward(option) for option in tried.tolist()], dtype=torch.float64)
-    while len(tried) < trials:
-        chosen = choose(tried, rewards, min(batch, trials - len(tried)))
-        tried = torch.cat([tried, chosen])
-        new = [reward(option) for option in chosen.tolist()]
-        rewards = torch.cat([rewards, torch.tensor(new, dtype=torch.float64)])
-    return Replay(tried, rewards)
+    return search(choose, first, reward, trials, batch)

@@ -174,7 +174,7 @@ RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
 ELSEWHERE = _Study(
     "elsewhere",
     "libraries that see every reward, and the advised setting, on the same arms and pulls",
-    {name: Player(measured) for name in ("advised", *LIBRARIES, OPTUNA)},
+    {name: Player(measured) for name in ("advised", *LIBRARIES)},
     ("regret", "gap", "seconds", "scalars"),
     regimes=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
     runs=lambda name, regime: 40 if name in RIVALS else 5,
