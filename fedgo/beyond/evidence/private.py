@@ -32,6 +32,7 @@ from fedgo._checks import number, require
 from fedgo.beyond.guarantees.intervals import Interval
 from fedgo.beyond.method.advised import ADVISED
 from fedgo.beyond.method.epochs import each_arm
+from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.process import Data, _kernel, mode
 from fedgo.beyond.method.surrogates import observed
 from fedgo.confidence import Tally
@@ -106,7 +107,7 @@ def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Ten
     Args:
         model: What the variance of f is taken to be. "less noise": the variance of the pulled arms' mean rewards less
             the average of what the noise adds to it. "as seen": the variance of these mean rewards. "warped": the whole
-            fit is that of the surrogate of `ADVISED`.
+            fit is that of the surrogate of `ADVISED` without its misfit, as it was when the study was played.
         least: The smallest standard deviation of f that the first two models use, above 0.
         sigma: The standard deviation σ of a reward's noise.
         arms: The features of the arms, (K, d_x).
@@ -114,7 +115,7 @@ def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Ten
         sums: S̃ of each arm, (K,).
     """
     if model == "warped":
-        fit = ADVISED.surrogate.fit(arms, Tally(counts, sums), sigma)
+        fit = GaussianProcess(warp=True, misfit=False).fit(arms, Tally(counts, sums), sigma)
         every = torch.arange(len(arms))
         return fit.mean, fit.columns(every, every)
     at, means, variances, _ = observed(Tally(counts, sums), sigma)
