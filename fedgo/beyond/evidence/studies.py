@@ -26,9 +26,7 @@ _Study = partial(Sweep, problems=PROBLEMS, folder=TABLES)
 # --- The regime map
 
 BASE = listed("base")
-WIDER = listed("wider")
-SMALL_BUDGETS = listed("small_budgets")
-REGIMES = (*BASE, *WIDER, *SMALL_BUDGETS)
+REGIMES = (*BASE, *listed("wider"), *listed("small_budgets"))
 
 
 TUNING = (Regime("hartmann6", 500), Regime("cosine8", 50))
