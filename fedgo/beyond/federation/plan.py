@@ -19,7 +19,7 @@ from fedgo._checks import count, number, on_cpu, require, require_finite, requir
 from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.federation.wire import NEVER, Exchange, Letter, each_pull, without_counts
 from fedgo.beyond.method.advised import ADVISED, Advised
-from fedgo.beyond.method.epochs import Growing, distinct, require_epochs
+from fedgo.beyond.method.epochs import distinct, require_epochs
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import Surrogate
@@ -75,8 +75,6 @@ class Fitting:
         remedy = "clients that differ have their own model: leave out how"
         require(fits, "how.surrogate", how.surrogate, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
-        remedy = "give Growing(…): the server plans epochs of a known length"
-        require_kind(isinstance(how.until, Growing), "how.until", how.until, remedy)
         require_epochs([how.surrogate], self.rounds, how.until, how.optimism(1, sigma))
 
 
