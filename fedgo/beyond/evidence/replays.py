@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedgo._streams import generator
-from fedgo.beyond.evidence.libraries import OPTUNA, most_improving
+from fedgo.beyond.evidence.libraries import OPTUNA, fit_to_pulls, most_improving
 from fedgo.beyond.evidence.measured import BEGIN, Choose, Measured, Replay, load, replay
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
@@ -26,7 +26,6 @@ from fedgo.beyond.method.epochs import Growing
 from fedgo.beyond.method.process import in_cube
 from fedgo.beyond.method.search import Whole, shortfall
 from fedgo.beyond.method.surrogates import Fitted
-from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
 from fedgo.problem import Problem
 
@@ -139,8 +138,8 @@ def by_method(how: Advised, table: Measured, run: int, trials: int) -> tuple[Cho
     surrogate = how.grouped(table.groups).surrogate
 
     def fitted(tried: Tensor, rewards: Tensor) -> tuple[Fitted, Tensor]:
-        counts, sums = (tried.bincount(each, len(ties)) for each in (torch.ones_like(rewards), rewards))
-        return surrogate.fit(table.features, Tally(counts, sums), table.noise), counts
+        fit = fit_to_pulls(surrogate, table.features, tried, rewards, table.noise)
+        return fit, tried.bincount(minlength=len(ties)).double()
 
     def choose(tried: Tensor, rewards: Tensor, wanted: int) -> Tensor:
         if len(rewards.unique()) == 1:
