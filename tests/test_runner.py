@@ -196,6 +196,10 @@ def test_the_command_fails_on_a_wrong_row_and_says_what_it_left_out(tmp_path, mo
     table = run(study, folder=tmp_path)
     calls = len(play.calls)
     monkeypatch.setattr(sys, "argv", ["", "made up", "--check", "--workers", "1", "--folder", str(tmp_path)])
+    tuned = table["seed"] == study.tuning_seed
+    assert tuned.any()
+    table.assign(regret=table["regret"] + tuned).to_csv(tmp_path / "made up.csv", index=False)
+    runner.forget()
     command.run_or_check(studies={"made up": study})
     assert len(play.calls) == calls + 1
     said = capsys.readouterr().out

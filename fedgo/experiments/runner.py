@@ -458,8 +458,8 @@ def missing(study: Sweep) -> dict[str, str]:
 def check(study: Sweep, players: Sequence[str] = (), regime: str = "", folder: Path = DATA) -> Any:
     """Play one row of each player again, compare it with the table, and return the comparison (`compared`).
 
-    The rows are drawn anew at every call. Players whose modules are not installed (`missing`) are not played. Nothing
-    is written.
+    The rows are drawn anew at every call, but not from tuning runs if there are others, because a choice may be older
+    than the method. Players whose modules are not installed (`missing`) are not played. Nothing is written.
 
     Args:
         study: The study.
@@ -472,7 +472,8 @@ def check(study: Sweep, players: Sequence[str] = (), regime: str = "", folder: P
     rows = table[wanted & ~table["player"].isin(missing(study))]
     remedy = "ask for a player of the table whose libraries are installed"
     require(len(rows) > 0, "the number of rows to play again", 0, remedy)
-    rows = rows.groupby("player").sample(1)
+    evaluated = rows[rows["seed"] != study.tuning_seed]
+    rows = (evaluated if len(evaluated) else rows).groupby("player").sample(1)
     return compared(study, rows, afresh(study, rows), folder)
 
 
