@@ -142,6 +142,8 @@ def test_options_are_added_at_the_end_and_retired_at_any_time(csv):
     assert len(opened(written(csv, ["name,heat,sugar,fixed", "last,150,14,7"])).standings()) == 7
     with pytest.raises(ValueError, match=r"row 5: 'some' has other features in the study"):
         opened(written(csv, [*LINES[:-1], "some,13,140,7"]))
+    with pytest.raises(ValueError, match=r"row 7: 'z' has other features in row 6: there 'sugar' is '1'"):
+        opened(written(csv, [*LINES, "z,1,140,7", "z,2,140,7"]))
     with pytest.raises(ValueError, match="row 1: 'heat' is '': give a number"):
         opened(written(csv, ["name,sugar", "new,3"]))
 

@@ -141,11 +141,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # the table, what is said, and perhaps 
     "empty cells": ("x,y\n1,2\n,3\n2,4\n", "is 'x': is it the result.* otherwise fill in row 2, or give"),
     "an empty setting": ("x,r\n1,2\n,3\n2,\n", "'x' in row 2 is ''.*mend.* by --ignore", {"result": "r"}),
     "a decimal comma": ("exp,t\ne1,1,5\ne2,2,5\n", "2 fields in line 2, saw 3; .*separate by semicolons"),
-    "a footnote": (
-        "L,t,y\nA,2,3\nB,3,4\n* note,,\n",
-        r"row 3: '\* note' is a footnote: remove it",
-        {"result": "y"},
-    ),
+    "a footnote": ("L,t,y\nA,2,3\nB,3,4\n* note,,\n", r"row 3: '\* note' is a footnote", {"result": "y"}),
     "a sum": ("s,b,y\nA,K,3\nB,K,4\nTotal (g),,7\n", "row 3: 'Total .g.' sums up", {"result": "y"}),
     "German thousands": (
         "s;y\n1.200;1,5\n800;2,5\n",

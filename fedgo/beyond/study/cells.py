@@ -4,11 +4,11 @@ A file has semicolons, tabs, bars, commas or blanks between its columns, or is o
 header, a second header and decimal commas are dealt with here; `fedgo.beyond.study.table` says what the columns mean.
 """
 
-import itertools
 import re
 import unicodedata
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -19,14 +19,13 @@ with extra("study"):
     import pandas as pd
 
 FAILED = "failed"
-PENDING = {"", "na", "n/a", "nan", "none", "null", "pending", ".", "•", "-", "–"}
-NO_RESULT = {*PENDING, FAILED}
+_NO_RESULT = {"", "na", "n/a", "nan", "none", "null", "pending", ".", "•", "-", "–", FAILED}
 _COMMA = re.compile(r"[+-]?\d*(,\d+)?(e[+-]?\d+)?", re.ASCII | re.IGNORECASE)  # a number with a decimal comma
 _EXCEL = {".xlsx", ".xlsm", ".xls"}
-_THOUSAND = r"[+-]?[1-9][0-9]{0,2},[0-9]{3}"
+_THOUSAND = r"[+-]?[1-9][0-9]{0,2}[.,][0-9]{3}"
 # a unit below a header, and a result in words
 _UNIT, _WORDS = r"[(\[].*[)\]]|\W*|.*[%°].*", r"[<>≤≥~≈±].*|n\.?[da]\.?|traces?|r\.?t\.?"
-LONG, LONGEST_NAME = 60, 200  # the most characters of a cell in an error, and of a name
+_LONG, _LONGEST_NAME = 60, 200  # the most characters of a cell in an error, and of a name
 
 
 def composed(received: Any) -> Any:
@@ -42,18 +41,23 @@ def floats(cells: Any) -> Any:
 
     A number has ASCII digits and a decimal point. The limit keeps the square of every number finite.
     """
-    values = pd.to_numeric(cells, errors="coerce")
+    values = pd.to_numeric(cells, errors="coerce").astype(float)
     return values.where(values.abs() <= HUGE)
 
 
-def lacks_result(cells: Any) -> Any:
+def missing(cells: Any) -> Any:
     """Return which texts of a column say that there is no number, because it is missing or the experiment failed."""
-    return cells.str.lower().isin(NO_RESULT)
+    return cells.str.lower().isin(_NO_RESULT)
 
 
 def short(received: Any) -> Any:
     """Return a text in at most 60 characters, and anything else as it is."""
-    return received[: LONG - 4] + " ..." if isinstance(received, str) and len(received) > LONG else received
+    return received[: _LONG - 4] + " ..." if isinstance(received, str) and len(received) > _LONG else received
+
+
+def may_name(text: str) -> bool:
+    """Return whether a text is short enough for a name, and does not look like an option of a command."""
+    return len(text) <= _LONGEST_NAME and not text.startswith("--")
 
 
 def checked_names(what: str, received: Any) -> tuple[str, ...]:
@@ -61,10 +65,10 @@ def checked_names(what: str, received: Any) -> tuple[str, ...]:
     remedy = f"give a list of names: {what}s=['north', 'south']"
     require_kind(isinstance(received, list | tuple), f"{what}s", received, remedy)
     names = tuple(map(composed, received))
-    remedy = f"give a text of up to {LONGEST_NAME} printable characters that does not begin with --"
+    remedy = f"give a text of up to {_LONGEST_NAME} printable characters that does not begin with --"
     for place, name in enumerate(names, 1):
-        fits = isinstance(name, str) and name.isprintable() and 0 < len(name) <= LONGEST_NAME
-        require(fits and not name.startswith("--"), f"the name of {what} {place}", short(name), remedy)
+        fits = isinstance(name, str) and name != "" and name.isprintable() and may_name(name)
+        require(fits, f"the name of {what} {place}", short(name), remedy)
     twice = [name for name, times in Counter(names).items() if times > 1]
     require(not twice, f"the name that two {what}s have", twice[:1], "give each its own name")
     return names
@@ -96,7 +100,7 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
         said.append(f"left out: a title, {short(cells.iloc[0, 0])!r}")
         cells = cells.iloc[1:].reset_index(drop=True)
     numbers = cells.apply(floats).notna()
-    may_be = numbers | cells.apply(lacks_result)
+    may_be = numbers | cells.apply(missing)
     header = list(cells.iloc[0]) if len(cells) else []
     columns, without_gaps = may_be.iloc[1:].all() & numbers.iloc[1:].any(), numbers.iloc[1:].all()
     counted = header == list(map(str, range(len(header))))  # pandas writes these for columns without names
@@ -133,19 +137,15 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
     how: dict[str, Any] = {"header": None, "dtype": str, "na_filter": False}
     try:
         if path.suffix.lower() in _EXCEL:
-            sheets = pd.read_excel(path, sheet_name=None, **how)
-            title, cells = next(iter(sheets.items()))
-            said += [f"read: the first of {len(sheets)} sheets, {title!r}"] * (len(sheets) > 1)
-            return cells
-        with open(path, "rb") as file:
-            encoding = "utf-16" if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
-        with open(path, encoding=encoding) as file:
-            above = list(itertools.takewhile(lambda line: line.startswith(("# ", "sep=")), file))
-            file.seek(0)
-            top = "".join(itertools.islice(file, len(above), len(above) + 6))
+            said.append("read: the first sheet")
+            return pd.read_excel(path, **how)
+        encoding = "utf-16" if path.read_bytes()[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
+        lines = path.read_text(encoding).splitlines(keepends=True)
+        above = len(list(takewhile(lambda line: line.startswith(("# ", "sep=")), lines)))
+        top = "".join(lines[above : above + 6])
         require(not re.match(r'\s*(\[\s*)?\{\s*"', top), "the table", short(top.strip()), "give JSON as CSV")
-        said += [f"left out: {len(above)} lines of comments above the table"] * bool(above)
-        return pd.read_csv(path, sep=_separator(top), encoding=encoding, skiprows=len(above), **how)
+        said += [f"left out: {above} lines of comments above the table"] * (above > 0)
+        return pd.read_csv(path, sep=_separator(top), encoding=encoding, skiprows=above, **how)
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except UnicodeError as error:
@@ -153,8 +153,7 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
     except pd.errors.ParserError as error:
         reason = re.sub(r".*C error: (Expected \d+ fields)?", r"\1", str(error).strip())
         reason += (
-            "; delete lines above the header; separate by semicolons if it has decimal commas, or write decimal "
-            "points; close each quote"
+            "; delete lines above the header; separate by semicolons, or write decimal points; close quotes"
         )
     raise ValueError(f"{str(path)!r} cannot be read as a table: {reason[:300]}")
 
@@ -175,23 +174,24 @@ def _separator(top: str) -> str:
 
 def points(cells: pd.DataFrame, only_decimal: bool) -> pd.DataFrame:
     """Return the columns with decimal points for commas; unless points are ``only_decimal``, refuse thousands."""
-    numbers = {header: column[~lacks_result(column)] for header, column in cells.items()}
-    with_comma = {
-        header: column[column.str.contains(",")]
+    numbers = {header: column[~missing(column)] for header, column in cells.items()}
+    with_comma = [
+        header
         for header, column in numbers.items()
         if column.str.contains(",").any() and column.str.fullmatch(_COMMA).all()
-    }
-    unclear = [header for header, column in with_comma.items() if column.str.fullmatch(_THOUSAND).all()]
-    if unclear and len(unclear) == len(with_comma):
-        first = with_comma[unclear[0]]
-        remedy = "is this a decimal comma? Write a decimal point, or no comma"
-        require(False, f"column {unclear[0]!r} in row {first.index[0] + 1}", first.iloc[0], remedy)
-    for header, column in numbers.items() if with_comma and not only_decimal else ():
-        points = column[column.str.contains(".", regex=False)]
-        if len(points) and points.str.replace(".", ",").str.fullmatch(_THOUSAND).all():
-            one = points.iloc[0]
-            remedy = (
-                f"other columns have decimal commas: write {one.replace('.', '')} or {one.replace('.', ',')}"
-            )
-            require(False, f"column {header!r} in row {points.index[0] + 1}", one, remedy)
+    ]
+    suspects = {header: _thousands(numbers[header], ",") for header in with_comma}
+    remedy = "is this a decimal comma? Write a decimal point, or no comma"
+    if any(suspect.empty for suspect in suspects.values()):
+        suspects = {} if only_decimal else {h: _thousands(column, ".") for h, column in numbers.items()}
+        remedy = "other columns have decimal commas: write a comma for the point, or leave it out"
+    for header, suspect in suspects.items():
+        for row, cell in suspect.items():
+            require(False, f"column {header!r} in row {row + 1}", cell, remedy)
     return cells.assign(**{header: cells[header].str.replace(",", ".") for header in with_comma})
+
+
+def _thousands(column: pd.Series, mark: str) -> pd.Series:
+    """Return the cells that have the ``mark``, if all of these may have it before a thousand, and otherwise none."""
+    marked = column[column.str.contains(mark, regex=False)]
+    return marked if marked.str.fullmatch(_THOUSAND).all() else marked.head(0)

@@ -21,19 +21,7 @@ from torch.nn.functional import one_hot
 
 from fedgo._checks import extra, on_cpu, require
 from fedgo.beyond.federation.wire import HUGE
-from fedgo.beyond.study.cells import (
-    FAILED,
-    LONG,
-    LONGEST_NAME,
-    NO_RESULT,
-    PENDING,
-    cells_of,
-    checked_names,
-    floats,
-    lacks_result,
-    points,
-    short,
-)
+from fedgo.beyond.study.cells import FAILED, cells_of, checked_names, floats, may_name, missing, points, short
 
 with extra("study"):
     import pandas as pd
@@ -63,6 +51,10 @@ _EXPORTED = ("results", "pulls", "mean", "estimate", "low", "high", "certificate
 _FEW = 10  # in a table with more rows, a column of texts that says the same as the name is left out
 _MOST = 10  # an error gives this many rows
 _LEVELS = 1000  # a text column with more values than this is no category
+
+
+Result = tuple[int, str, float | str]
+Roles = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -186,7 +178,7 @@ class Table(NamedTuple):
     """
 
     options: Options
-    results: tuple[tuple[int, str, float | str], ...] = ()
+    results: tuple[Result, ...] = ()
     report: tuple[str, ...] = ()
 
 
@@ -238,16 +230,13 @@ def read(
     asked = given | (known.role_of if known else {})
     read_as = [header for header in cells if asked.get(header) not in ("ignored", CATEGORY, NAME)]
     cells = cells.assign(**points(cells[read_as], bool(known) or NUMBER in given.values()))
-    size, before, wrong = len(cells), list[str](), dict[int, str]()
+    size, before, wrong = len(cells), list(known.names if known else ()), dict[int, str]()
     if known is None:
         refuse([] if cells.columns[0] in given else _no_options(cells))
         roles = _roles(cells, given)
     else:
-        before = list(known.names)
-        given |= {known.label: NAME, known.result: RESULT}
-        roles = known.role_of | {
-            header: given[header] for header in cells if given.get(header) in (NAME, RESULT)
-        }
+        mine = given | {known.label: NAME, known.result: RESULT}
+        roles = known.role_of | {h: mine[h] for h in cells if mine.get(h) in (NAME, RESULT)}
         cells = _below(known, cells, roles, wrong)
     features = _features(cells, roles)
     for header in features:
@@ -257,51 +246,44 @@ def read(
     called = next((cells[header] for header in _having(roles, NAME)), blank)
     called = pd.Series([*before, *called[len(before) :]], cells.index, dtype=object)
     # rows with equal features have equal numbers, and without features those with equal names
-    same = pd.Series(pd.factorize(called.where(called != "", cells.index.to_series()))[0], cells.index)
-    if features.size:
-        same = features.groupby(list(features), sort=False, dropna=False).ngroup()
+    alike = features if features.size else called.where(called != "", cells.index).to_frame("name")
+    same = alike.groupby(list(alike), sort=False, dropna=False).ngroup()
     made = called.where(called != "", _made_names(cells, roles, same.nunique(), called))
     option = called.where(called != "", made.groupby(same).transform("first"))
     first = cells.index.to_series().groupby(option).transform("first")
     for row in cells.index[same != first.map(same)]:
-        where = "the study" if before else f"row {first[row] + 1}"
-        wrong[row] = f"{option[row]!r} has other features in {where}"
-        if len(wrong) <= _MOST:
-            header = features.loc[row].ne(features.loc[first[row]]).idxmax()
-            wrong[row] += f": there {header!r} is {short(cells[header][first[row]])!r}"
-    results = next((cells[header].copy() for header in _having(roles, RESULT)), blank)
-    told = list[tuple[int, str, float | str]]()
+        where = "the study" if first[row] < len(before) else f"row {first[row] + 1 - len(before)}"
+        header = features.loc[row].ne(features.loc[first[row]]).idxmax()
+        there = f"there {header!r} is {short(cells[header][first[row]])!r}"
+        wrong[row] = f"{option[row]!r} has other features in {where}: {there}"
+    results = next((cells[header] for header in _having(roles, RESULT)), blank)
     if exported:  # a cell has all results of its option; one that is retired has failed
         gone = cells.get("retired", blank).eq("True")
         results = results.where(~gone, results + f" {FAILED}").str.split().explode().dropna()
-    for (row, cell), value in zip(results.items(), floats(results), strict=True):
-        if not math.isnan(value) or cell.lower() == FAILED:
-            told.append((row + 1 - len(before), option[row], FAILED if math.isnan(value) else float(value)))
-        elif cell.lower() not in NO_RESULT:
-            remedy = f"give a number with a decimal point, {FAILED}, or nothing"
-            wrong[row] = f"the result of {option[row]!r} is {short(cell)!r}: {remedy}"
+    for row, cell in results[floats(results).isna() & ~missing(results)].items():
+        remedy = f"give a number with a decimal point, {FAILED}, or nothing"
+        wrong[row] = f"the result of {option[row]!r} is {short(cell)!r}: {remedy}"
     refuse([f"row {row + 1 - len(before)}: {wrong[row]}" for row in sorted(wrong)])
     columns = list(cells) if known is None else list(known.columns)
+    values = floats(results).astype(object).where(results.str.lower() != FAILED, FAILED).dropna()
+    told = tuple((row + 1 - len(before), option[row], value) for row, value in values.items())
     cells[_having(roles, RESULT)] = ""
     rows = cells.loc[option.drop_duplicates().index, columns]
     names, roles_of = tuple(option.unique()), tuple(roles[header] for header in columns)
     options = Options(names, tuple(columns), tuple(rows.itertuples(index=False, name=None)), roles_of)
     if known is None:
         said += _report(cells, roles, options, told)
-        alike, named = option.groupby(same).unique(), _having(roles, NAME)
-        several = [" and ".join(map(repr, names[:2])) for names in alike if len(names) > 1]
-        if several and named:
-            words = "have equal features: if they are one option, give --ignore"
-            said.append(f"{several[0]} {words} {named[0]!r}")
+        alike = option.groupby(same).transform("first")
+        for row, other in option[option != alike].head(1).items():
+            remedy = f"if they are one option, give --ignore {_having(roles, NAME)[0]!r}"
+            said.append(f"{alike[row]!r} and {other!r} have equal features: {remedy}")
     else:
         said.append(f"{size} rows: {len(names) - len(before)} new options, {len(names)} in all")
         said += [f"{len(told)} results in it are not read; fedgo tell TABLE enters new ones"] * bool(told)
         lost = [header for header in known.having(OTHER) if (cells[header][len(before) :] != "").any()]
         if lost:
-            warnings.warn(
-                f"left out: the numbers in {', '.join(lost)}, as they are no features", stacklevel=4
-            )
-    return Table(options, tuple(told), tuple(said))
+            warnings.warn(f"left out: the numbers in {', '.join(lost)}, no features", stacklevel=4)
+    return Table(options, told, tuple(said))
 
 
 def refuse(wrong: Sequence[str]) -> None:
@@ -328,14 +310,12 @@ def _no_options(cells: pd.DataFrame) -> list[str]:
     ]
 
 
-def _having(roles: Mapping[str, str], *wanted: str) -> list[str]:
+def _having(roles: Roles, *wanted: str) -> list[str]:
     """Return the headers of the columns whose role is one of those ``wanted``."""
     return [header for header, role in roles.items() if role in wanted]
 
 
-def _below(
-    known: Options, cells: pd.DataFrame, roles: Mapping[str, str], wrong: dict[int, str]
-) -> pd.DataFrame:
+def _below(known: Options, cells: pd.DataFrame, roles: Roles, wrong: dict[int, str]) -> pd.DataFrame:
     """Return the cells of a study's ``known`` options and below them those of a table, which may lack columns."""
     more = ", ".join(repr(header) for header in cells if header not in roles)
     if more:
@@ -357,7 +337,7 @@ def _below(
 def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     """Return the role of each column of a table with which a study begins."""
     result = next((header for header, role in given.items() if role == RESULT), None)
-    without = None if result is None else cells[result].str.lower().isin(PENDING)
+    without = None if result is None else missing(cells[result]) & cells[result].str.lower().ne(FAILED)
     roles = {header: _kind(cells[header], given.get(header), without) for header in cells}
     free = [header for header in cells if header not in given]
     likely = [h for h in free if roles[h] == RESULT or (roles[h] == NUMBER and _RESULTS.search(h))]
@@ -372,9 +352,7 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     roles |= dict.fromkeys(counts, COUNTS)
     numbered = [h for h in counts if h == cells.columns[0]]
     texts = [h for h in free if roles[h] == CATEGORY and cells[h].is_unique]
-    names = numbered or [
-        h for h in texts if not (cells[h].str.startswith("--") | (cells[h].str.len() > LONGEST_NAME)).any()
-    ]
+    names = numbered or [h for h in texts if cells[h].map(may_name).all()]
     if names and NAME not in given.values():
         roles[names[0]] = NAME
     seen = dict[Any, str]()
@@ -417,19 +395,20 @@ def _kind(cells: pd.Series, asked: str | None, without: pd.Series | None) -> str
     full = odd[odd != ""]
     units = full.str.extract(_ODD + "$", expand=False)
     is_odd = full.str.fullmatch(_ODD).all() and 1 == units.nunique() < full.nunique()
-    if asked is None and len(odd) == len(cells) and is_odd:
+    if odd.empty:
+        return NUMBER
+    if asked is None and len(odd) == len(cells):
         remedy = "is it a number? Write digits and a decimal point only; otherwise give --category or --name"
-        require(False, f"the column {cells.name!r} in row {full.index[0] + 1}", full.iloc[0], remedy)
-    if odd.empty or (asked is None and len(odd) == len(cells)):
-        return NUMBER if odd.empty else CATEGORY
-    texts = set(odd.str.lower())
+        where = f"the column {cells.name!r} in row {_rows(full.index[:1])}"
+        require(not is_odd, where, next(iter(full), ""), remedy)
+        return CATEGORY
     # another result lacks a number in all rows ``without`` a result, if these are known; a setting may lack it anywhere
-    fits = without is None or (without.any() and lacks_result(cells[without]).all())
-    if asked is None and texts <= NO_RESULT and fits:
+    fits = without is None or (without.any() and missing(cells[without]).all())
+    if asked is None and missing(odd).all() and fits:
         return RESULT
     rows = _rows(odd.index)
-    way = "give it by --ignore" if texts == {""} else "give it by --name, --category, --ignore or --result"
-    remedy = f"other rows have numbers: mend these, or {way}"
+    way = "--ignore" if full.empty else "--name, --category, --ignore or --result"
+    remedy = f"other rows have numbers: mend these, or give it by {way}"
     raise ValueError(f"the column {cells.name!r} in row {rows} is {short(odd.iloc[0])!r}: {remedy}")
 
 
@@ -453,28 +432,26 @@ def _counts(cells: pd.DataFrame, header: str) -> bool:
     return bool(is_label or (rising and _COUNTERS.fullmatch(words)))
 
 
-def _features(cells: pd.DataFrame, roles: Mapping[str, str]) -> pd.DataFrame:
+def _features(cells: pd.DataFrame, roles: Roles) -> pd.DataFrame:
     """Return the columns that are features: categories, and numbers, NaN where there is none."""
     features, number = cells[_having(roles, NUMBER, CATEGORY)], _having(roles, NUMBER)
     return features.apply(lambda column: floats(column) if column.name in number else column)
 
 
-def _made_names(cells: pd.DataFrame, roles: Mapping[str, str], options: int, taken: pd.Series) -> pd.Series:
+def _made_names(cells: pd.DataFrame, roles: Roles, options: int, taken: pd.Series) -> pd.Series:
     """Return a name for each row: its features as far as they tell options apart, if that is short, or ``row 3``."""
     names = pd.Series("", cells.index)
     for header in (*_having(roles, CATEGORY), *_having(roles, NUMBER)):
         longer = names.str.cat(cells[header].str[:20].str.strip(), ", ")
         names = longer if longer.nunique() > names.nunique() else names
     names = names.str.removeprefix(", ")
-    fits = names.str.len().between(1, LONG) & ~names.isin(taken) & ~names.str.startswith("--")
+    fits = names.ne("") & names.eq(names.map(short)) & names.map(may_name) & ~names.isin(taken)
     if names.nunique() == options and (fits & names.map(str.isprintable)).all():
         return names
     return ("added " * bool((taken != "").any()) + "row ") + (cells.index.to_series() + 1).astype(str)
 
 
-def _report(
-    cells: pd.DataFrame, roles: Mapping[str, str], options: Options, told: Sequence[Any]
-) -> list[str]:
+def _report(cells: pd.DataFrame, roles: Roles, options: Options, told: Sequence[Result]) -> list[str]:
     """Return what was read and what was left out, in lines."""
     lines, failed = [], sum(value == FAILED for *_, value in told)
     for header, role in roles.items():
@@ -492,10 +469,6 @@ def _report(
     again = sum(times > 1 for times in Counter(option for _, option, _ in told).values())
     features = len(_having(roles, NUMBER, CATEGORY))
     words = f"{len(cells)} rows: {len(options.names)} options, {features} features, {len(told)} results"
-    if not features:
-        lines.append(
-            "no column tells options apart, so that only --method ucb1 or a model of your own can play"
-        )
     if RESULT not in roles.values():
         lines.append("no column is taken for results; if one holds them, give it by --result")
     return [f"{words}, {again} options with several", *lines]
