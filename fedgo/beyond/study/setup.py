@@ -4,7 +4,7 @@ The setup consists of the options (`fedgo.beyond.study.table`) and of the settin
 direction of the user; a model receives them as rewards, which are larger the better.
 
 The first line of the file has a checksum of all other lines. The file holds one JSON object. Its entry ``fedgo study``
-is the version of this format, 2. ``columns`` has the role of each column of the table by its header, ``options`` the
+is the version of this format, 3. ``columns`` has the role of each column of the table by its header, ``options`` the
 cells of each option by its name, and ``begun`` the number of options with which the study began. ``about`` has the
 other fields of the `Setup`, except a model of the user's own. All other entries are the fields of the `Record`. A site
 is "" in a study without sites.
@@ -21,7 +21,7 @@ from typing import Any
 
 from torch import Tensor
 
-from fedgo._checks import count, number, on_cpu, require, require_kind
+from fedgo._checks import MOST, count, number, on_cpu, require, require_kind
 from fedgo._streams import generator
 from fedgo.beyond.federation.wire import HUGE, checked_reward
 from fedgo.beyond.guarantees.guarantee import Guarantee
@@ -93,15 +93,11 @@ class Setup:
 
     def __post_init__(self) -> None:
         options, sites = len(self.options.names), checked_names("site", self.sites)
-        most = max(0, len(sites) - 1)  # at least one site begins the study
-        checked: dict[str, Any] = {
-            "begun": count("begun", self.begun, "give the number of options at its beginning", most=options),
-            "trials": count("trials", self.trials, "give the number that you can afford, at least 1"),
-            "sites": sites,
-            "old": count("old", self.old, "give the number of results at its beginning", least=0),
-            "seed": count("seed", self.seed, "give a whole number from 0 on", least=0),
-            "joined": count("joined", self.joined, "give the number of later sites", 0, most),
-        }
+        checked: dict[str, Any] = {"sites": sites}
+        limits = {"begun": (1, options), "trials": (1, MOST), "old": (0, MOST), "seed": (0, MOST)}
+        limits["joined"] = (0, max(0, len(sites) - 1))  # at least one site begins the study
+        for name, (least, most) in limits.items():
+            checked[name] = count(name, getattr(self, name), f"give {least} or more", least, most)
         remedy = f"give a number above 0 in the units of results, from {1 / HUGE:g} to {HUGE:g}"
         for name in ("noise", "reach"):
             if getattr(self, name) is not None:
@@ -252,10 +248,9 @@ class Setup:
         sites, before = checked_names("site", given.get("sites", self.sites)), list(self.sites)
         given = {**given, "sites": sites}
         free = ("trials", *("noise",) * (self.reach is None), *("sites",) * self.differ)
-        was = {name: getattr(self, name) for name in given if name not in free}
-        was = {name: value for name, value in was.items() if value != given[name]}
-        other = "begin another file, with your table and the column mean of fedgo export"
-        remedy = f"not { {name: given[name] for name in was} }; {other}"
+        kept = given.keys() - free
+        was = {name: value for name, value in vars(self).items() if name in kept and value != given[name]}
+        remedy = f"not { {name: given[name] for name in was} }; begin another file from a fedgo export"
         require(not was, "what the study was begun with", was, remedy)
         remedy = f"give first {before}, then those that join after them"
         require(list(sites[: len(before)]) == before, "the list of sites", list(sites), remedy)
