@@ -16,11 +16,10 @@ request of a site for a new trial plans this one trial from a fit to all rewards
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from functools import lru_cache
-from statistics import fmean
 from typing import NamedTuple
 
 import pandas as pd
@@ -35,7 +34,7 @@ from fedgo.beyond.method.process import ProcessFit
 from fedgo.beyond.method.search import Whole, searching, shortfall
 from fedgo.beyond.method.sites import cochran
 from fedgo.beyond.method.surrogates import Fitted, Noise, Replicates, as_number, fitted, why_it_failed
-from fedgo.beyond.study.setup import Record, Setup, Told, Trial
+from fedgo.beyond.study.setup import Record, Setup, Told
 from fedgo.confidence import Tally
 
 Site = str | None  # None in a study without sites
@@ -99,21 +98,14 @@ def posterior(setup: Setup, told: tuple[Told, ...]) -> tuple[Fitted | None, str]
         return None, f"the fit failed: {reason}" if len(options) > 1 else _TOO_FEW
 
 
-def _whole(setup: Setup, told: tuple[Told, ...]) -> Whole | None:
-    """Return the posterior with misfits, averaged over parameters, or None if there is no fit."""
-    fit = posterior(setup, told)[0]
-    return None if fit is None else Whole.of(fit)
-
-
 def _noise(setup: Setup, told: Sequence[Told]) -> Noise:
     """Return the noise of the ``setup``, or what the replicates in ``told`` say about it."""
     if setup.noise is not None:
         return setup.noise
-    rewards: dict[Trial, list[float]] = {}
-    for option, site, reward in told:
-        rewards.setdefault((option, site if setup.differ else ""), []).append(reward)
-    squares = sum((reward - fmean(each)) ** 2 for each in rewards.values() for reward in each)
-    return Replicates(sum(len(each) - 1 for each in rewards.values()), squares)
+    frame = pd.DataFrame(told, columns=["option", "site", "reward"])
+    each = frame.groupby(["option", "site"] if setup.differ else "option")["reward"]
+    squares = (frame["reward"] - each.transform("mean")) ** 2
+    return Replicates(len(frame) - each.ngroups, float(squares.sum()))
 
 
 def noise_of(setup: Setup, told: tuple[Told, ...]) -> float:
@@ -246,7 +238,8 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
     mean = setup.sign * sums / counts + 0.0  # never −0
     if isinstance(fit, ProcessFit) and fit.warped is not None:
         estimate, low, high = fit.warped.interval(kappa)
-    elif (whole := _whole(setup, record.told)) is not None:
+    elif fit is not None:
+        whole = Whole.of(fit)
         estimate = whole.mean.view(-1, len(counts))[setup.row(site)]
         variance = whole.variance.view(-1, len(counts))[setup.row(site)]
         half = kappa * variance.clamp(min=0).sqrt()
@@ -255,7 +248,7 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
         certificate = _certificate(setup, told, setup.guarantee)
     if setup.lower_is_better:
         estimate, low, high = -estimate, -high, -low
-    columns = (counts.long(), mean, estimate, low, high, certificate, _retired(setup, record))
+    columns = (counts.long(), mean, estimate, low, high, certificate, _among(setup, set(record.retired)))
     values = (column.tolist() for column in columns)
     rows = list(map(Standing._make, zip(setup.options.names, *values, strict=True)))
     return rows if fit is None else sorted(rows, key=lambda row: -setup.sign * row.estimate)
@@ -275,9 +268,8 @@ def summary(setup: Setup, record: Record, site: Site = None) -> list[str]:
     options, _ = _more(setup, record, site or (setup.sites or ("",))[0], 1)
     row = next(row for row in rows if row.option == options[0])
     if math.isfinite(row.estimate):
-        lines.append(
-            f"next: {_called(row.option)}, expected {row.estimate:.4g} ({row.low:.4g} ... {row.high:.4g})"
-        )
+        expected = f"{row.estimate:.4g} ({row.low:.4g} ... {row.high:.4g})"
+        lines.append(f"next: {_called(row.option)}, expected {expected}")
     return [*lines, f"noise of a result: {noise:.3g}{', estimated' * (setup.noise is None)}"]
 
 
@@ -318,8 +310,7 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
     if record.told and not at_site(setup, record, site):
         words += f"\n{site} has no trial yet: all estimates follow from those of the others. Ask for one at {site}."
     alike = len(setup.sites) > 1 and not setup.differ
-    noise = noise_of(setup, record.told)
-    if alike and cochran(_of_each_site(setup, record.told), noise) < _SURE:
+    if alike and cochran(_of_each_site(setup, record.told), noise_of(setup, record.told)) < _SURE:
         remedy = "nothing above holds for one of them: begin another file with differ, or a larger noise"
         words += f"\nThe sites differ (Cochran's Q has p < {_SURE:g}): {remedy}."
     return words
@@ -327,7 +318,7 @@ def verdict(setup: Setup, record: Record, site: Site = None) -> str:
 
 def _leading(setup: Setup, record: Record, site: Site) -> str:
     """Return the sentence on the leading option at ``site``, or at all sites together if they do not differ."""
-    rows, whole = standings(setup, record, site), _whole(setup, record.told)
+    rows, (fit, reason) = standings(setup, record, site), posterior(setup, record.told)
     remain = [row for row in rows if not row.retired]
     if setup.guarantee is not None:
         best, sites = min(remain, key=lambda row: row.certificate), len(setup.rows)
@@ -348,36 +339,32 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
             words += f"\nEach option's mean is weighted by where it was tried ({best.option}: {most})."
             words += "\nFor certificates of one site, begin another file with differ."
         return words
-    if whole is None:
-        return f"Nothing can be said yet: {posterior(setup, record.told)[1]}."
+    if fit is None:
+        return f"Nothing can be said yet: {reason}."
     best, others = remain[0], [row.low if setup.lower_is_better else row.high for row in remain[1:]]
     if not all(map(math.isfinite, [best.estimate, *others])):
         option, _, reward = max(record.told, key=lambda row: abs(row[2]))
         words = f"{reward:g} of {option} is far from all others; untell it if it is wrong"
         return f"Nothing can be said: {words}."
+    gap, sure = max([0.0, *(setup.sign * (other - best.estimate) for other in others)]), ""
     if setup.goal == "best":
-        row, numbers = setup.row(site), setup.number_of
-        offset = row * len(numbers)
+        cell = {name: k for k, name in enumerate(setup.options.names, setup.row(site) * len(rows))}
+        whole = Whole.of(fit)
         left = torch.zeros(len(whole.mean), dtype=torch.bool)
-        left[[offset + numbers[each.option] for each in remain]] = True
-        gap = shortfall(whole, offset + numbers[best.option], left)
-        words = f"No option beats {_called(best.option)} by more than {gap:.3g}"
-        return f"{words}, with probability 0.95 if the model is right."
-    gap = max([0.0, *(setup.sign * (other - best.estimate) for other in others)])
-    return f"No option beats {_called(best.option)} by more than {gap:.3g}, if the model is right."
+        left[[cell[row.option] for row in remain]] = True
+        gap, sure = shortfall(whole, cell[best.option], left), " with probability 0.95"
+    return f"No option beats {_called(best.option)} by more than {gap:.3g},{sure} if the model is right."
 
 
-def _retired(setup: Setup, record: Record) -> Tensor:
-    """Return for each of the K options of the study whether it is retired, (K,) bool, in the order of the setup."""
-    retired = set(record.retired)
-    return torch.tensor([name in retired for name in setup.options.names])
+def _among(setup: Setup, options: Collection[str]) -> Tensor:
+    """Return for each of the K options of the study whether it is one of the ``options``, (K,) bool."""
+    return torch.tensor([name in options for name in setup.options.names])
 
 
 def _closed(setup: Setup, record: Record) -> Tensor:
     """Return whether each option is retired, or dropped while others remain, and so must not be proposed, (K,) bool."""
-    retired, dropped = _retired(setup, record), set(record.dropped)
-    closed = retired | torch.tensor([name in dropped for name in setup.options.names])
-    return retired if bool(closed.all()) else closed
+    closed = _among(setup, {*record.retired, *record.dropped})
+    return _among(setup, set(record.retired)) if bool(closed.all()) else closed
 
 
 def at_site(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
