@@ -65,7 +65,7 @@ def whole(path: str | Path, what: str) -> Iterator[IO[bytes]]:
                 yield file
                 file.flush()
                 if target.exists():
-                    _keep_mode(target, partial)
+                    keep_mode(target, partial)
                 os.fsync(file.fileno())
             partial.replace(target)
         except BaseException:
@@ -99,7 +99,7 @@ def resolved(path: str | Path, what: str) -> Path:
     raise ValueError(f"{what} file is {str(path)!r}: its links lead in a circle; give the path of a file")
 
 
-def _keep_mode(before: Path, after: Path) -> None:
+def keep_mode(before: Path, after: Path) -> None:
     """Give the file ``after`` the mode of the file ``before``, and its owner and group as far as the system allows."""
     status = before.stat()
     if os.name == "posix":

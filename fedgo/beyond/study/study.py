@@ -26,12 +26,11 @@ from fedgo.beyond.method.surrogates import Surrogate
 from fedgo.beyond.study import trials as pure
 from fedgo.beyond.study.cells import FAILED, composed
 from fedgo.beyond.study.setup import Record, Setup, Told, Trial, dumps, loads
-from fedgo.beyond.study.table import CATEGORY, NAME, NUMBER, RESULT, Table, read, refuse
+from fedgo.beyond.study.table import CATEGORY, NAME, NUMBER, RESULT, Result, Table, read, refuse
 
 _WAIT = 60.0  # seconds for which a process waits for another to change the file
 _Content = tuple[Setup, Record]
 _Write = Callable[[Setup, Record], None]
-_PATIENCE = 3  # how often a plan is made again because others changed the study meanwhile
 _MOST_COLUMNS, _CLASSES = 12, 5  # what is drawn at most
 # from so many results on, one that is more than so many standard deviations from the mean is questioned
 _ENOUGH, _FAR = 5, 5.0
@@ -148,9 +147,7 @@ class Study:
 
     def _begun(self, table: Table, given: dict[str, Any]) -> _Content:
         """Return the setup of a new study and its record, in which the results of the ``table`` are told."""
-        require(
-            "trials" in given, "trials", None, "give the number that you can afford, in a shell --trials …"
-        )
+        require("trials" in given, "trials", None, "give the number that you can afford (--trials …)")
         setup = Setup(table.options, len(table.options.names), surrogate=self._surrogate, **given)
         record = Record(plan=setup.first, until=len(setup.first))
         if setup.sites and table.results:
@@ -198,20 +195,15 @@ class Study:
 
     def _asked(self, size: int, site: str | None) -> tuple[Setup, list[str]]:
         """Open the next trials, and return the setup of the study and the names of their options."""
-        for patience in range(_PATIENCE, -1, -1):
-            # a plan may take long, so it is made while others may change the study, and again if they have
-            before = self.content
-            asked, after = pure.next_trials(*before, size, site)
-            if after == before[1]:
-                break
+        setup, record = before = self.content
+        asked, after = pure.next_trials(setup, record, size, site)
+        if after != record:
             with self._changing("asked") as (setup, record, write):
-                if patience == 0 and (setup, record) != before:
-                    before = setup, record
-                    asked, after = pure.next_trials(*before, size, site)
-                if (setup, record) == before:
-                    write(setup, after)
-                    break
-        return before[0], asked
+                # a plan may take long, so it is made while others may change the study, and again if they have
+                if (setup, record) != before:
+                    asked, after = pure.next_trials(setup, record, size, site)
+                write(setup, after)
+        return setup, asked
 
     def plate(self, size: int, site: str | None = None) -> Any:
         """Return the next trials (`batch`) as a pandas frame with the owner's columns and an empty one for results."""
@@ -240,8 +232,7 @@ class Study:
         """
         with self._changing("told") as (setup, record, write):
             value = FAILED if result == FAILED else checked_reward(result)
-            rows = [(0, setup.option(option), value)]
-            record = _told(setup, record, rows, setup.place(site), again)
+            record = _told(setup, record, [(0, setup.option(option), value)], setup.place(site), again)
             write(setup, record)
         return len(record.told)
 
@@ -291,8 +282,9 @@ class Study:
         with self._changing("taken back") as (setup, record, write):
             rows = [row for row in record.told if wanted[0] in (None, row[0]) and wanted[1] in (None, row[1])]
             require(len(rows) > 0, "what to take back", option or "the last reward", "it was not entered")
-            told = _without(record.told[::-1], rows[-1])[::-1]  # the last one of equal rows
-            write(setup, pure.plan_anew(setup, replace(record, told=told)))
+            told = list(record.told[::-1])
+            told.remove(rows[-1])  # the last one of equal rows
+            write(setup, pure.plan_anew(setup, replace(record, told=tuple(told[::-1]))))
         return rows[-1][0], rows[-1][2]
 
     def drop(self, option: str, site: str | None = None) -> None:
@@ -311,8 +303,10 @@ class Study:
         with self._changing("dropped") as (setup, record, write):
             trial = (setup.option(option), setup.place(site))
             require(trial in record.open, "the trial to drop", option, "no such trial is open; see show")
-            dropped = (*(other for other in record.dropped if other != trial[0]), trial[0])
-            write(setup, replace(record, open=_without(record.open, trial), dropped=dropped))
+            opened = list(record.open)
+            opened.remove(trial)
+            dropped = tuple(dict.fromkeys([*record.dropped, trial[0]]))
+            write(setup, replace(record, open=tuple(opened), dropped=dropped))
 
     def retire(self, option: str, retired: bool = True) -> None:
         """Decide whether an option may be proposed. Its rewards so far stay in the study in either case.
@@ -434,17 +428,16 @@ class Study:
             middle.errorbar(frame["mean"][row.option], row.estimate, ends, fmt="o", color="C0", alpha=0.6)
         middle.axline((results.mean(), results.mean()), slope=1, color="gray")
         middle.set(xlabel="measured", ylabel="predicted without it")
-        effects = {}
+        effects, numbers = {}, setup.options.having(NUMBER)
         for header in setup.options.having(NUMBER, CATEGORY):
             column = frame[f"{header} (table)" if f"{header} (table)" in frame else header]
-            if header in setup.options.having(NUMBER) and column.nunique() > _CLASSES:
+            if header in numbers and column.nunique() > _CLASSES:
                 column = pd.cut(column, _CLASSES)
             effects[header] = frame["estimate"].groupby(column, observed=True).mean()
         shown = sorted(effects, key=lambda name: effects[name].max() - effects[name].min())[-_MOST_COLUMNS:]
         for place, header in enumerate(shown):
             levels = [place] * len(effects[header])
-            numbers = header in setup.options.having(NUMBER)
-            sizes = [20 + 15 * rank * numbers for rank in range(len(levels))]
+            sizes = [20 + 15 * rank * (header in numbers) for rank in range(len(levels))]
             right.plot(effects[header], levels, color="C0", alpha=0.6)
             right.scatter(effects[header], levels, sizes, color="C0", alpha=0.6)
         labels = [shorten(header, 20, placeholder="...") for header in shown]
@@ -512,13 +505,7 @@ class Study:
             raise ValueError(f"{words}, or a table to begin one (fedgo begin)") from error
 
 
-def _told(
-    setup: Setup,
-    record: Record,
-    rows: Sequence[tuple[int, str, float | str]],
-    site: str,
-    again: bool = True,
-) -> Record:
+def _told(setup: Setup, record: Record, rows: Sequence[Result], site: str, again: bool = True) -> Record:
     """Return the ``record`` with the results in ``rows``; one told already needs an open trial, or ``again``."""
     opened, known, wrong, twice = list(record.open), Counter[Any](record.told), [], []
     for row, option, value in rows:
@@ -561,12 +548,6 @@ def _question(setup: Setup, record: Record, rows: Sequence[Told]) -> None:
             warnings.warn(f"{words} from {centre:.3g}: if it is a mistake, untell it", stacklevel=4)
 
 
-def _without(entries: tuple[Any, ...], entry: Any) -> tuple[Any, ...]:
-    """Return the ``entries`` without the first one that equals ``entry``, or all of them if none does."""
-    place = entries.index(entry) if entry in entries else len(entries)
-    return entries[:place] + entries[place + 1 :]
-
-
 @contextmanager
 def _alone(target: Path) -> Iterator[Callable[[], bool]]:
     """Hold the lock of the study at ``target``, a path without links, and yield whether it is still held."""
@@ -579,17 +560,14 @@ def _alone(target: Path) -> Iterator[Callable[[], bool]]:
         raise PermissionError("you have no right to write the study; its owner can give it by chmod g+w")
     place, holder = target.with_name(f".{target.name}.lock"), ""
     links = place.stat().st_nlink if place.exists() else 1
-    require(
-        links == 1, f"the number of names of {str(place)!r}", links, "a lock is emptied: remove this name"
-    )
+    require(links == 1, f"the number of names of {place}", links, "a lock is emptied: remove this name")
     try:
         with FileLock(place, timeout=_WAIT):
             lock = place.stat()
-            with suppress(OSError, AttributeError):  # the lock holds even if its holder cannot be written
+            with suppress(OSError):  # the lock holds even if its holder cannot be written
                 place.write_text(f"process {os.getpid()} on {socket.gethostname()}", encoding="utf-8")
                 if target.exists():
-                    os.chmod(place, target.stat().st_mode & 0o666)
-                    os.chown(place, -1, target.stat().st_gid)
+                    _files.keep_mode(target, place)
             yield lambda: place.exists() and os.path.samestat(place.stat(), lock)
     except Timeout:
         with suppress(OSError):
