@@ -4,11 +4,10 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
-from threading import Event, Thread
-from time import monotonic
+from threading import Timer
 from typing import Any
 
 try:
@@ -22,11 +21,9 @@ from fedgo.beyond.study.study import DoneBut, Study
 from fedgo.beyond.study.table import read
 from fedgo.beyond.study.trials import as_lines, standings, summary, verdict
 
-_LINES = 60  # the most lines of what a table was taken for
-_NUMBER, _WHOLE = click.types.FloatParamType(), click.types.IntParamType()
-_NUMBER.name, _WHOLE.name = "number", "whole number"  # messages say this, not "float"
-_RESULT = click.types.FloatParamType()
-_RESULT.name = "number with a decimal point"
+_SOON = 3  # the seconds after which a command says on a terminal that it is working
+_NUMBER, _RESULT = click.types.FloatParamType(), click.types.FloatParamType()
+_NUMBER.name, _RESULT.name = "number", "number with a decimal point"  # messages say this, not "float"
 _site = click.option("--site", help="The site that makes the trial, in a study that was begun with --site.")
 
 
@@ -35,36 +32,22 @@ class _InOneLine(click.Group):
 
     def invoke(self, context: click.Context) -> None:
         """Run the command of ``context``, and end it with one of the exit codes that the help of `main` names."""
+        working = Timer(_SOON, click.echo, ["working ..."], {"err": True})
+        if sys.stderr.isatty():
+            working.start()
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
             try:
-                with _clock():
-                    super().invoke(context)
+                super().invoke(context)
             except (ValueError, TypeError, ImportError, OSError) as error:
                 raise click.ClickException(_line(error)) from error
             finally:
+                working.cancel()
                 for warning in noted:
                     with suppress(OSError):
                         click.echo(f"Note: {_line(warning.message)}", err=True)
                 if any(issubclass(warning.category, DoneBut) for warning in noted):
                     context.exit(3)  # this holds after Ctrl-C too
-
-
-@contextmanager
-def _clock() -> Iterator[None]:
-    """Say on a terminal for how many seconds a command has worked, from the third one on."""
-    begins, done = monotonic(), Event()
-
-    def tick() -> None:
-        while not done.wait(3):
-            click.echo(f"\rworking, {monotonic() - begins:.0f} s ", err=True, nl=False)
-
-    if sys.stderr.isatty():
-        Thread(target=tick, daemon=True).start()
-    try:
-        yield
-    finally:
-        done.set()
 
 
 def _line(error: Warning | Exception | str) -> str:
@@ -94,8 +77,8 @@ def _write(frame: Any, path: str, index: bool) -> None:
 
 def _new(path: str) -> str:
     """Return ``path`` after a check that there is no such file, but a folder for it."""
-    require(not Path(path).exists(), "the file to write", path, "it exists: give another name, or remove it")
-    require(Path(path).parent.is_dir(), "the folder of the file to write", path, "create it first")
+    fits = Path(path).parent.is_dir() and not Path(path).exists()
+    require(fits, "the file to write", path, "it exists, or its folder does not: give another name")
     return path
 
 
@@ -123,13 +106,6 @@ def main(context: click.Context, path: str) -> None:
     context.obj = path
 
 
-def _given_once(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str | None:
-    """Return the one value ``given`` for an option, or None; click itself would take the last of several."""
-    remedy = "give one column: make one number of several results first"
-    require(len(given) < 2, f"--{option.name}", given, remedy)
-    return next(iter(given), None)
-
-
 def _command(function: Callable[..., None]) -> click.Command:
     """Add the ``function``, which gets the path of the study's file first, to the commands of `main`."""
     # an option's name may begin with a minus; without one-letter options it cannot be taken for one of them
@@ -138,29 +114,16 @@ def _command(function: Callable[..., None]) -> click.Command:
 
 @_command
 @click.argument("options", metavar="TABLE", type=click.Path(exists=True, dir_okay=False))
-@click.option("--trials", type=_WHOLE, help="The approximate number of trials that you can afford.")
-@click.option(
-    "--result",
-    multiple=True,
-    callback=_given_once,
-    help="The column with results; those that are there are told at once.",
-)
+@click.option("--trials", type=int, help="The approximate number of trials that you can afford.")
+@click.option("--result", multiple=True, help="The column with results; those in it are told at once.")
 @click.option("--name", help="The column with the names of the options.")
 @click.option("--ignore", multiple=True, help="A column to leave out; repeatable.")
-@click.option(
-    "--category", multiple=True, help="A column whose numbers only tell categories apart; repeatable."
-)
-@click.option(
-    "--number",
-    multiple=True,
-    help="A column to use although it seems to hold results or to number rows; repeatable.",
-)
+@click.option("--category", multiple=True, help="A column whose numbers are only codes; repeatable.")
+@click.option("--number", multiple=True, help="A feature that looks like results or row numbers; repeatable.")
 @click.option("--lower-is-better", is_flag=True, default=None, help="Look for the lowest result.")
 @click.option("--check", is_flag=True, help="Only say what the table is taken for.")
 @click.option("--noise", type=_NUMBER, help="Standard deviation of a result; estimated if it is not given.")
-@click.option(
-    "--goal", help="best (the default: the best option at the end) or reward (every result counts)."
-)
+@click.option("--goal", help="best (the default: the final choice counts) or reward (every result counts).")
 @click.option("--method", help="advised (the default), ucb1, or 'every arm once'.")
 @click.option("--site", "sites", multiple=True, help="The name of a site that makes trials; repeatable.")
 @click.option("--centre", type=_NUMBER, help="A usual result; needed with --reach.")
@@ -176,6 +139,9 @@ def begin(path: str, /, options: str, sites: tuple[str, ...], check: bool, **how
     --reach). If it was begun with --differ, sites may join: give all of them by --site, the new ones last. Everything
     else that is given must be as it was when the study was begun.
     """
+    results = how.pop("result")  # click itself would take the last of several
+    require(len(results) < 2, "--result", results, "give one column: make one number of several first")
+    how["result"] = next(iter(results), None)
     if check:
         columns = {key: how[key] for key in ("name", "result", "ignore", "category", "number")}
         report, last = read(options, **columns).report, "Nothing is written."
@@ -183,15 +149,12 @@ def begin(path: str, /, options: str, sites: tuple[str, ...], check: bool, **how
         study = Study(path, options, sites=sites or None, **how)
         report, where = study.report, " --site NAME" * bool(study.setup.sites)
         last = f"{path}: {len(study.setup.options.names)} options. Next: fedgo ask{where}"
-    more = [f"  and {len(report) - _LINES} columns more"] if len(report) > _LINES else []
-    _say("\n".join([*report[:_LINES], *more, last]), not check)
+    _say("\n".join([*report, last]), not check)
 
 
 @_command
-@click.option("--count", type=_WHOLE, default=1, show_default=True, help="Number of trials to make at once.")
-@click.option(
-    "--to", help="Write the trials with all columns to this new file, in which results can be filled in."
-)
+@click.option("--count", type=int, default=1, show_default=True, help="Number of trials to make at once.")
+@click.option("--to", help="Write the trials to this new file, in which results can be filled in.")
 @_site
 def ask(path: str, count: int, to: str | None, site: str | None) -> None:
     """Print the option to try next: its name, a tab, and its features.
@@ -234,12 +197,10 @@ def tell(path: str, option: str, result: str | None, again: bool, site: str | No
         told = study.tell_plate(option, site, again)
         _say(f"{option}: {told} result{'s' * (told != 1)}{'; nothing is filled in' * (told == 0)}")
     else:
-        value: Any = FAILED
-        if result.lower() != FAILED:
-            value = _RESULT.convert(result, None, None)  # type: ignore[arg-type]
+        failed = result.lower() == FAILED
+        value = FAILED if failed else _RESULT.convert(result, None, None)  # type: ignore[arg-type]
         told = study.tell(option, value, site, again)
-        shown = value if value == FAILED else f"{value:g}"
-        _say(f"{study.setup.option(option)}: {shown}; {told} result{'s' * (told != 1)}")
+        _say(f"{study.setup.option(option)}: {result}; {told} result{'s' * (told != 1)}")
 
 
 @_command
@@ -278,9 +239,7 @@ def retire(path: str, option: str, again: bool) -> None:
 
 
 @_command
-@click.option(
-    "--top", type=click.IntRange(min=1), default=10, show_default=True, help="Number of options to print."
-)
+@click.option("--top", type=click.IntRange(1), default=10, show_default=True, help="Options to print.")
 def show(path: str, top: int) -> None:
     """Print the best option so far, what to expect next, how much better another could be, and the best estimates.
 
