@@ -5,10 +5,8 @@ with the role "number" or "category" are features, which the model uses. The rol
 column holds. Any other role is the reason why the column is left out, in words.
 """
 
-import math
 import re
 import warnings
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -31,9 +29,8 @@ OTHER = "it looks like another result"
 COUNTS = "it numbers the rows; if it is a setting, give --number"
 _ALWAYS = "it is always "
 _RESULTS = re.compile(
-    r"(?<![a-z])(yield|ee|result|reward|strength|score|response|objective|target|conversion|selectivity|measured"
-    r"|(rep|replicate)[ _]?(?=\d))s?(?![a-z])",
-    re.IGNORECASE,
+    r"(?i)(?<![a-z])(yield|ee|result|reward|strength|score|response|objective|target|conversion|selectivity"
+    r"|measured|(rep|replicate)[ _]?(?=\d))s?(?![a-z])"
 )
 # the words in the header of a column that numbers the rows, one after the other or in any order
 _COUNTERS = re.compile(
@@ -157,7 +154,7 @@ class Options:
                 low, high = values[:first].aminmax()
                 part = (values - low) / (high - low)
             else:
-                part = one_hot(torch.tensor(pd.factorize(cells)[0])).double() / math.sqrt(2)
+                part = one_hot(torch.tensor(pd.factorize(cells)[0])).double() / 2**0.5
             if (part[:first] != part[0]).any() and part.isfinite().all():
                 parts.append(part)
                 groups += (max(groups, default=-1) + 1,) * part.shape[1]
@@ -466,7 +463,7 @@ def _report(cells: pd.DataFrame, roles: Roles, options: Options, told: Sequence[
             without = len(cells) - len({row for row, *_ in told})
             what = f"result: {len(told) - failed} numbers, {failed} failed, {without} without"
         lines.append(f"  {header}: {what}")
-    again = sum(times > 1 for times in Counter(option for _, option, _ in told).values())
+    again = (pd.Series([option for _, option, _ in told]).value_counts() > 1).sum()
     features = len(_having(roles, NUMBER, CATEGORY))
     words = f"{len(cells)} rows: {len(options.names)} options, {features} features, {len(told)} results"
     if RESULT not in roles.values():
