@@ -318,12 +318,11 @@ def loads(text: str, surrogate: Surrogate | None = None) -> tuple[Setup, Record]
         ValueError: The text is not JSON, does not fit its checksum, or has a field that is missing, unknown, double or
             not allowed. If the study was begun with a ``surrogate``, one has to be given.
     """
-    first, _, lines = text.partition("\n")
-    sealed = first == f'{{"checksum": "{_checksum(lines)}",'
-    content = json.loads("{" + lines if sealed else text, object_pairs_hook=_once)
-    seal = content.get("checksum") if isinstance(content, dict) else None
+    lines = text.partition("\n")[2]
+    content = json.loads(text, object_pairs_hook=_once)
+    seal = content.pop("checksum", None) if isinstance(content, dict) else None
     remedy = "the file was edited or damaged; if you edited it, remove the entry 'checksum'"
-    require(seal is None, "the checksum", short(str(seal)), remedy)
+    require(seal in (None, _checksum(lines)), "the checksum", short(str(seal)), remedy)
     json.dumps(content, ensure_ascii=False).encode()  # half of a character is refused
     content, about = _fields("the file", content, _FIELDS), _fields("about", content.get("about"), _ABOUT)
     version, remedy = content["fedgo study"], "an earlier fedgo began this study: begin another file"
