@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from statistics import fmean, stdev
 from textwrap import fill, shorten
 from typing import Any, TypedDict, Unpack
 
@@ -540,8 +539,8 @@ def _retired(setup: Setup, record: Record, option: str, retired: bool) -> Record
 
 def _question(setup: Setup, record: Record, rows: Sequence[Told]) -> None:
     """Warn of each result in ``rows`` that is far from the first ones of the ``record``."""
-    first = [result for *_, result in record.told[: setup.begun]]
-    centre, spread = (fmean(first), stdev(first)) if len(first) >= _ENOUGH else (0.0, 0.0)
+    first = pd.Series([result for *_, result in record.told[: setup.begun]], dtype=float)
+    centre, spread = (first.mean(), first.std()) if len(first) >= _ENOUGH else (0.0, 0.0)
     for option, _, value in rows:
         if abs(value - centre) > _FAR * spread > 0:
             words = f"the result of {option!r} is {value:g}, more than {_FAR:g} spreads of {spread:.3g}"

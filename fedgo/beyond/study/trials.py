@@ -152,9 +152,8 @@ def _more(setup: Setup, record: Record, site: str, most: int) -> tuple[list[str]
     plan.
     """
     later, closed = past_first(setup, record), _closed(setup, record)
-    done = set() if later else {option for option, *_ in (*record.told, *record.open)}
-    numbers = setup.number_of
-    plan = tuple(option for option in record.plan if not closed[numbers[option]] and option not in done)
+    done = closed if later else closed | {option for option, *_ in (*record.told, *record.open)}
+    plan = tuple(option for option in record.plan if option not in done)
     record = replace(record, plan=plan)
     if not plan or len(record.told) >= record.until or (setup.differ and later):
         record = _planned(setup, record, site, most)
@@ -163,15 +162,16 @@ def _more(setup: Setup, record: Record, site: str, most: int) -> tuple[list[str]
         # a guard decides on the first option of the plan; if it refuses, the plan keeps this option for later
         known = _tally(setup, at_site(setup, record, site), setup.centre)
         now = guarantee.intervals(1).after(known, torch.zeros(()), shared=known)
-        if not now.accepts(guarantee.kappa)[numbers[proposed[0]]]:
-            return [setup.options.names[int(now.upper.masked_fill(closed, -math.inf).argmax())]], record
+        if not now.accepts(guarantee.kappa)[setup.number_of[proposed[0]]]:
+            upper = now.upper.masked_fill(_among(setup, closed), -math.inf)
+            return [setup.options.names[int(upper.argmax())]], record
         proposed = proposed[:1]
     return list(proposed), replace(record, plan=record.plan[len(proposed) :])
 
 
 def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record:
     """Return the record with the plan of a new epoch, of the ``wanted`` trials, or of one trial if the sites differ."""
-    names, retired = setup.options.names, _closed(setup, record)
+    names, retired = setup.options.names, _among(setup, _closed(setup, record))
     ties = uniform_draws([generator(setup.seed, 0, "order of ties")], len(names))[0]
     tried = _tally(setup, [*record.told, *((*trial, 0.0) for trial in record.open)]).counts
     # without a fit, an option with the fewest trials is next
@@ -361,10 +361,10 @@ def _among(setup: Setup, options: Collection[str]) -> Tensor:
     return torch.tensor([name in options for name in setup.options.names])
 
 
-def _closed(setup: Setup, record: Record) -> Tensor:
-    """Return whether each option is retired, or dropped while others remain, and so must not be proposed, (K,) bool."""
-    closed = _among(setup, {*record.retired, *record.dropped})
-    return _among(setup, set(record.retired)) if bool(closed.all()) else closed
+def _closed(setup: Setup, record: Record) -> set[str]:
+    """Return the options that must not be proposed: those retired, and those dropped while others remain."""
+    closed = {*record.retired, *record.dropped}
+    return closed if len(closed) < len(setup.options.names) else set(record.retired)
 
 
 def at_site(setup: Setup, record: Record, site: Site) -> tuple[Told, ...]:
