@@ -135,6 +135,14 @@ def the_disk_is_full(folder: Path) -> None:
     assert sum(bool(words) for (_, words), _ in ends) >= 2 and ends[-1] == (("", []), 1)
 
 
+def a_request_fails_after_it_was_saved(folder: Path) -> None:
+    study = begun(folder)
+    with pytest.MonkeyPatch.context() as patch, pytest.warns(module.DoneBut, match="asked, but"):
+        patch.setattr(_files, "_synchronise", lambda folder: os.stat(folder / "missing"))
+        study.ask()
+    assert len(study.open) == 1
+
+
 def a_file_has_a_name_like_that_of_a_partial_one(folder: Path) -> None:
     others = [folder / ".study.json.original", folder / ".notes.0123abcd"]
     left, written = folder / ".study.json.0123abcd", folder / ".study.json.abcdabcd"
@@ -390,6 +398,7 @@ ATTACKS = {
     "M-p": a_picture_has_no_ending_or_is_a_folder,
     "S-a": two_threads_tell_while_one_looks,
     "S-d full": the_disk_is_full,
+    "S-d asked": a_request_fails_after_it_was_saved,
     "S-e": a_file_has_a_name_like_that_of_a_partial_one,
     "S-f": a_study_is_opened_with_other_arguments,
     "H-h": the_holder_of_the_lock_stops,

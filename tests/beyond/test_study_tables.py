@@ -102,10 +102,7 @@ def test_a_table_is_read(text: str, how: dict[str, Any], names: list[str] | None
 
 ROLES = {  # a table whose last column has the results, and the roles of the others
     "rises by 1": ("Temp,Time,yield\n20,0,5\n21,1,7\n22,2,9\n23,0,\n", ["number"] * 2),
-    "orders": (
-        "RunOrder,StdOrder,T,y\n3,2,20,1\n1,3,30,2\n2,1,20,3\n",
-        [COUNTS, COUNTS, "number"],
-    ),
+    "orders": ("RunOrder,StdOrder,T,y\n3,2,20,1\n1,3,30,2\n2,1,20,3\n", [COUNTS, COUNTS, "number"]),
     "replicates": ("t,rep1,rep2\n1,5,6\n2,7,8\n", ["number", "it looks like another result"]),
     "EDBO+": ("t,priority,y\n1,-1,5\n2,0,PENDING\n3,0,PENDING\n", ["number", "EDBO+ computed it"]),
     "spectra": ("ligand,400,410,y\nA,1,2,3\nB,2,2,4\nA,2,3,5\n", ["category", "number", "number"]),
@@ -143,11 +140,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # the table, what is said, and perhaps 
     "a decimal comma": ("exp,t\ne1,1,5\ne2,2,5\n", "2 fields in line 2, saw 3; .*separate by semicolons"),
     "a footnote": ("L,t,y\nA,2,3\nB,3,4\n* note,,\n", r"row 3: '\* note' is a footnote", {"result": "y"}),
     "a sum": ("s,b,y\nA,K,3\nB,K,4\nTotal (g),,7\n", "row 3: 'Total .g.' sums up", {"result": "y"}),
-    "German thousands": (
-        "s;y\n1.200;1,5\n800;2,5\n",
-        "'s' in row 1 is '1.200': other columns",
-        {"result": "y"},
-    ),
+    "thousands": ("s;y\n1.200;1,5\n800;2,5\n", "'s' in row 1 is '1.200': other columns", {"result": "y"}),
     "words above": ("s,y\nA,n.d.\nB,3\nC,1\nA,5\n", "the result of .* is 'n.d.'", {"result": "y"}),
     "odd numbers": ('s,c\nA,"1,000,000"\nB,"2,000,000"\n', "'c' in row 1 is '1,000,000': is it a number"),
     "units": ("T,y\n80 °C,2\n90 °C,3\n", "'T' in row 1 is '80 °C': is it a number", {"result": "y"}),
