@@ -116,8 +116,7 @@ class Setup:
         if self.setting is None:
             vars(self).update(setting=METHODS.get(self.method, METHODS["advised"]).setting)
         if self.differ:
-            remedy = "give two at least (--site twice in a shell), or leave differ out"
-            require(len(sites) > 1, "sites", list(sites), remedy)
+            require(len(sites) > 1, "sites", list(sites), "give two at least, or leave differ out")
             remedy = "sites that differ have their own model: give 'advised', or leave differ out"
             require(self.surrogate is None and self.method != "ucb1", "method", self.method, remedy)
         growth = self.played.until.factor
@@ -293,8 +292,7 @@ def dumps(setup: Setup, record: Record) -> str:
     If the setup has a ``surrogate`` of the user's own, the text has only the name of the ``method``, not the model.
     """
     about, options = {name: getattr(setup, name) for name in _ABOUT}, setup.options
-    content = {"fedgo study": _VERSION, "about": about, "begun": setup.begun}
-    content["columns"] = dict(zip(options.columns, options.roles, strict=True))
+    content = {"fedgo study": _VERSION, "about": about, "begun": setup.begun, "columns": options.role_of}
     content["options"] = dict(zip(options.names, options.rows, strict=True))
     # one entry a line; `indent` would take ten times as long
     lines = json.dumps(content | vars(record), ensure_ascii=False, separators=(",\n", ": "))[1:]

@@ -7,7 +7,6 @@ and no server is needed. An option is an arm in the terms of the paper, and a tr
 import os
 import socket
 import warnings
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -256,8 +255,7 @@ class Study:
         """
         with self._changing("told") as (setup, record, write):
             plate = read(table, known=setup.options, result=setup.options.result)
-            if plate.results:
-                write(setup, _told(setup, record, plate.results, setup.place(site), again))
+            write(setup, _told(setup, record, plate.results, setup.place(site), again))
         return len(plate.results)
 
     def untell(self, option: str | None = None, site: str | None = None) -> tuple[str, float]:
@@ -304,8 +302,7 @@ class Study:
             require(trial in record.open, "the trial to drop", option, "no such trial is open; see show")
             opened = list(record.open)
             opened.remove(trial)
-            dropped = tuple(dict.fromkeys([*record.dropped, trial[0]]))
-            write(setup, replace(record, open=tuple(opened), dropped=dropped))
+            write(setup, replace(record, open=tuple(opened), dropped=(*record.dropped, trial[0])))
 
     def retire(self, option: str, retired: bool = True) -> None:
         """Decide whether an option may be proposed. Its rewards so far stay in the study in either case.
@@ -388,8 +385,7 @@ class Study:
         setup, record = self.content
         rows, options = pd.DataFrame(pure.standings(setup, record, site)).set_index("option"), setup.options
         table = options.frame.drop(columns=options.having(NAME, RESULT)).loc[rows.index]
-        number = options.having(NUMBER)
-        table[number] = table[number].astype(float)
+        table = table.astype(dict.fromkeys(options.having(NUMBER), float))
         told = pd.DataFrame(pure.at_site(setup, record, site), columns=["option", "site", "result"])
         results = told["result"].map(repr).groupby(told["option"]).agg(" ".join)
         rows.insert(0, "results", results.reindex(rows.index).fillna(""))
@@ -491,8 +487,10 @@ class Study:
             ValueError: The file does not exist, cannot be read, or has an entry that is not allowed.
         """
         try:
-            fits = self.path.is_file() or not self.path.exists()  # a device or a pipe might never end
-            require(fits, "it", str(self.path), "give the path of a file")
+            # a device or a pipe might never end
+            require(
+                self.path.is_file() or not self.path.exists(), "it", str(self.path), "give the path of a file"
+            )
             text = self.path.read_text(encoding="utf-8")
             if text != self._read[0]:
                 self._read = text, loads(text, self._surrogate)
@@ -506,14 +504,14 @@ class Study:
 
 def _told(setup: Setup, record: Record, rows: Sequence[Result], site: str, again: bool = True) -> Record:
     """Return the ``record`` with the results in ``rows``; one told already needs an open trial, or ``again``."""
-    opened, known, wrong, twice = list(record.open), Counter[Any](record.told), [], []
+    opened, known, wrong, twice = list(record.open), set(record.told), [], []
     for row, option, value in rows:
         where = f"row {row}: " * (row > 0)
         if option not in setup.number_of:
             wrong.append(f"{where}no option of the study is {option!r}, by its name or else by its features")
         elif (option, site) in opened:
             opened.remove((option, site))
-        elif known[option, site, value] > 0 and not again:
+        elif (option, site, value) in known and not again:
             twice.append(f"{where}{value:g} of {option!r} is told already")
     if twice:
         more = f", and so are {len(twice) - 1} more" * (len(twice) > 1)
