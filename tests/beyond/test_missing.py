@@ -83,11 +83,12 @@ GaussianProcess() if sys.argv[1] == "botorch" else ADVISED.play(problem, 2, 10)
 """
 
 
+STUDY = "import sys; sys.modules[sys.argv[1]] = None; import fedgo.beyond.study.study"
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("library", ["botorch", "scipy"])
-def test_in_a_process_without_a_library_all_else_is_played(library: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", WITHOUT, library], capture_output=True, text=True, check=False
-    )
+@pytest.mark.parametrize("library, code", [("botorch", WITHOUT), ("scipy", WITHOUT), ("pandas", STUDY)])
+def test_in_a_process_without_a_library_all_else_is_played(library: str, code: str) -> None:
+    done = subprocess.run([sys.executable, "-c", code, library], capture_output=True, text=True, check=False)
     said = rf"ImportError: {library}[.\w]* is not installed: pip install 'fedgo\[study\]'"
     assert re.fullmatch(said, done.stderr.splitlines()[-1]), done.stderr

@@ -4,10 +4,11 @@ import os
 import re
 import sys
 import warnings
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from threading import Timer
+from threading import Event, Thread
+from time import monotonic
 from typing import Any
 
 try:
@@ -21,7 +22,6 @@ from fedgo.beyond.study.study import DoneBut, Study
 from fedgo.beyond.study.table import read
 from fedgo.beyond.study.trials import as_lines, standings, summary, verdict
 
-_SOON = 3  # the seconds after which a command says on a terminal that it is working
 _NUMBER, _RESULT = click.types.FloatParamType(), click.types.FloatParamType()
 _NUMBER.name, _RESULT.name = "number", "number with a decimal point"  # messages say this, not "float"
 _site = click.option("--site", help="The site that makes the trial, in a study that was begun with --site.")
@@ -32,22 +32,36 @@ class _InOneLine(click.Group):
 
     def invoke(self, context: click.Context) -> None:
         """Run the command of ``context``, and end it with one of the exit codes that the help of `main` names."""
-        working = Timer(_SOON, click.echo, ["working ..."], {"err": True})
-        if sys.stderr.isatty():
-            working.start()
         with warnings.catch_warnings(record=True) as noted:
             warnings.simplefilter("always", UserWarning)
             try:
-                super().invoke(context)
+                with _clock():
+                    super().invoke(context)
             except (ValueError, TypeError, ImportError, OSError) as error:
                 raise click.ClickException(_line(error)) from error
             finally:
-                working.cancel()
                 for warning in noted:
                     with suppress(OSError):
                         click.echo(f"Note: {_line(warning.message)}", err=True)
                 if any(issubclass(warning.category, DoneBut) for warning in noted):
                     context.exit(3)  # this holds after Ctrl-C too
+
+
+@contextmanager
+def _clock() -> Iterator[None]:
+    """Say on a terminal for how many seconds a command has worked, from the third one on."""
+    begins, done = monotonic(), Event()
+
+    def tick() -> None:
+        while not done.wait(3):
+            click.echo(f"\rworking, {monotonic() - begins:.0f} s ", err=True, nl=False)
+
+    if sys.stderr.isatty():
+        Thread(target=tick, daemon=True).start()
+    try:
+        yield
+    finally:
+        done.set()
 
 
 def _line(error: Warning | Exception | str) -> str:

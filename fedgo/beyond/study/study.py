@@ -14,8 +14,6 @@ from pathlib import Path
 from textwrap import fill, shorten
 from typing import Any, TypedDict, Unpack
 
-import pandas as pd
-
 from fedgo._checks import extra, require, require_kind
 from fedgo.beyond import _files
 from fedgo.beyond.federation.wire import checked_reward
@@ -25,6 +23,9 @@ from fedgo.beyond.study import trials as pure
 from fedgo.beyond.study.cells import FAILED, composed
 from fedgo.beyond.study.setup import Record, Setup, Told, Trial, dumps, loads
 from fedgo.beyond.study.table import CATEGORY, NAME, NUMBER, RESULT, Result, Table, read, refuse
+
+with extra("study"):
+    import pandas as pd
 
 _WAIT = 60.0  # seconds for which a process waits for another to change the file
 _Content = tuple[Setup, Record]

@@ -22,11 +22,10 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
-import pandas as pd
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, on_cpu
+from fedgo._checks import count, extra, on_cpu
 from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.guarantees.guarantee import Guarantee
 from fedgo.beyond.guarantees.intervals import Interval
@@ -36,6 +35,9 @@ from fedgo.beyond.method.sites import cochran
 from fedgo.beyond.method.surrogates import Fitted, Noise, Replicates, as_number, fitted, why_it_failed
 from fedgo.beyond.study.setup import Record, Setup, Told
 from fedgo.confidence import Tally
+
+with extra("study"):
+    import pandas as pd
 
 Site = str | None  # None in a study without sites
 _TOO_FEW = "fewer than two options have a reward"
