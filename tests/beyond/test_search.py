@@ -58,11 +58,9 @@ def conditioned(mean, covariance, sigma, known, pulls):
 def test_a_batch_is_that_of_the_dense_posterior_with_its_misfit(seed):
     points, counts, sums, order = table(seed)
     fit = Sites().fit(points, Tally(counts, sums), 0.3)
+    every = torch.arange(30)
     each = [
-        (
-            one.mean.numpy(),
-            one.columns(torch.arange(30), torch.arange(30)).numpy() + np.diag(one.misfit.numpy()),
-        )
+        (one.mean.numpy(), one.columns(every, every).numpy() + np.diag(one.misfit.numpy()))
         for one in fit.redraw()
     ]
     mean = np.mean([mean for mean, _ in each], 0)
