@@ -33,7 +33,7 @@ def rise(mean, x, spread):
 
 
 def conditioned(mean, covariance, sigma, known, pulls):
-    """Greedy by mean + 3·standard deviation, never twice, the dense covariance conditioned after each pull; then those
+    """Greedy by mean + 2·standard deviation, never twice, the dense covariance conditioned after each pull; then those
     whose repetition is worth more than the pulls that it replaces.
     """
     variance, known, again, chosen = covariance.diagonal().copy(), list(known), [], []
@@ -46,7 +46,7 @@ def conditioned(mean, covariance, sigma, known, pulls):
         again.append(known[int(np.argmax(repeats))])
         variance[again[-1]] *= sigma**2 / (variance[again[-1]] + sigma**2)
     for _ in range(pulls - len(again)):
-        index = {x: mean[x] + 3 * np.sqrt(max(covariance[x, x], 0)) for x in untried if x not in chosen}
+        index = {x: mean[x] + 2 * np.sqrt(max(covariance[x, x], 0)) for x in untried if x not in chosen}
         best = max(index, key=index.get)
         column = covariance[best]
         covariance = covariance - np.outer(column, column) / (column[best] + sigma**2)

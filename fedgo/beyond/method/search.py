@@ -1,6 +1,6 @@
 """The pulls of a search for the best arm, for which only the final choice counts.
 
-Each pull takes the arm x, among those without a pull, with the largest m(x) + 3√v(x), with the posterior mean m and the
+Each pull takes the arm x, among those without a pull, with the largest m(x) + 2√v(x), with the posterior mean m and the
 posterior variance v of its mean reward, its misfit included. In the last third of the pulls, an arm is pulled again
 instead if one more reward of it is worth more to the final choice than to know the mean reward of an arm without a
 pull; before, only if none of these is left. If the mean of x changes by N(0, s²) and the others stay, the largest mean
@@ -31,8 +31,8 @@ from fedgo.beyond.method.process import ProcessFit
 from fedgo.beyond.method.surrogates import Fitted
 from fedgo.simulation import largest
 
-_WEIGHT = 3.0
-_SAMPLES, _MOST = 1000, 1000  # of the posterior, on so many arms at most, those with the largest m + 3√v
+_WEIGHT = 2.0
+_SAMPLES, _MOST = 1000, 1000  # of the posterior, on so many arms at most, those with the largest m + 2√v
 _AVERAGED = 5000  # arms or cells; on more of them averaging over parameters would take seconds
 
 

@@ -3,7 +3,7 @@ unchanged.
 
 First the options in `Setup.first` are proposed once each, in random order, until as many rewards are known as there are
 such options. Then a surrogate, the model of the rewards, is fitted to all of them and plans the next trials. With the
-goal "best" every new result leads to a new fit, and untried options with the largest mean + 3√variance come next, or,
+goal "best" every new result leads to a new fit, and untried options with the largest mean + 2√variance come next, or,
 in the last third, those whose repetition is worth more to the final choice (`fedgo.beyond.method.search`). With the
 goal "reward" epochs follow, with the options of the largest mean + κ√variance and κ the weight of exploration. The
 variance is that after the planned and the open trials. In a study with a ``reach``, the guard proposes the option with
