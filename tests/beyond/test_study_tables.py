@@ -189,7 +189,9 @@ def test_results_are_told_at_once_and_lower_is_better_in_the_unit_of_the_owner(t
     study.tell("PPh3, KOAc", 20.0)
     assert study.standings()[0].option == "PPh3, KOAc" and study.standings()[0].mean == 20
     shown = said(path, "show").splitlines()
-    assert shown[0] == "best so far: PPh3, KOAc, mean 20 of 1 result" and shown[2].endswith("estimated")
+    assert shown[0] == "best so far: PPh3, KOAc, mean 20 of 1 result; lower is better" and shown[2].endswith(
+        "estimated"
+    )
     assert {row.option for row in study.standings() if row.retired} == {"PPh3, None"}
     frame = study.to_frame()
     assert frame["results"]["XPhos, KOAc"] == "61.0 63.5" and frame["SMILES"]["PPh3, KOAc"] == "P(c1)"
@@ -309,7 +311,7 @@ def test_a_result_told_twice_is_asked_back(tmp_path: Path) -> None:
     study = Study(path, written(tmp_path, "name,t,r\na,1,5\nb,2,\nc,3,\n"), trials=9, name="name", result="r")
     words = said(path, "tell", "a", "5", code=1)
     assert "5 of 'a' is told already; if it is another trial, give --again" in words
-    assert said(path, "tell", "a", "5", "--again") == "a: 5; 2 results\n"
+    assert said(path, "tell", "a", "5", "--again").startswith("a: 5; 2 results, of it 5, 5 (")
     first = study.ask()
     study.tell(first, 4.0)
     with pytest.raises(ValueError, match="again=True"):
@@ -319,6 +321,24 @@ def test_a_result_told_twice_is_asked_back(tmp_path: Path) -> None:
     strains = written(tmp_path, "strain,y\nA,5\nB,6\nC,\nD,\n", "strains.csv")
     plain = Study(tmp_path / "t.json", strains, trials=9, result="y", method="ucb1")
     assert plain.tell_plate(plain.plate(2).assign(y=["1", "2"])) == 2
+
+
+def test_the_words_of_a_person_s_first_day(tmp_path: Path) -> None:
+    path, rows = (
+        tmp_path / "s.json",
+        "\n".join(f"{n},{n % 5},{n % 7},{'' if n > 3 else n}" for n in range(36)),
+    )
+    table = written(tmp_path, f"Exp,t,c,cost\n{rows}\n")
+    begun = said(path, "begin", table, "--trials", 40, "--result", "cost")
+    assert "row 36 has no result and the settings of row 1: one option" in begun
+    assert "The highest result is best; if it is the lowest, give --lower-is-better." in begun
+    with pytest.warns(UserWarning, match="8 of 40 trials repeat an option of the same batch"):
+        Study(path).batch(40)
+    said(path, "tell", "0, 5", "failed")
+    assert "it failed; retire it --again" in said(path, "untell", "0, 5", code=1)
+    said(path, "export", tmp_path / "e.csv")
+    again = said(path, "begin", tmp_path / "e.csv", "--check", "--lower-is-better")
+    assert "Exp: left out: it numbers the rows" in again and "The lowest result is best." in again
 
 
 @pytest.mark.parametrize("differ", [False, True])

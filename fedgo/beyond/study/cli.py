@@ -156,14 +156,19 @@ def begin(path: str, /, options: str, sites: tuple[str, ...], check: bool, **how
     results = how.pop("result")  # click itself would take the last of several
     require(len(results) < 2, "--result", results, "give one column: make one number of several first")
     how["result"] = next(iter(results), None)
+    best = "The highest result is best; if it is the lowest, give --lower-is-better."
     if check:
         columns = {key: how[key] for key in ("name", "result", "ignore", "category", "number")}
-        report, last = read(options, **columns).report, "Nothing is written."
+        lower, report, last = how["lower_is_better"], read(options, **columns).report, "Nothing is written."
     else:
         study = Study(path, options, sites=sites or None, **how)
-        report, where = study.report, " --site NAME" * bool(study.setup.sites)
+        lower, report, where = (
+            study.setup.lower_is_better,
+            study.report,
+            " --site NAME" * bool(study.setup.sites),
+        )
         last = f"{path}: {len(study.setup.options.names)} options. Next: fedgo ask{where}"
-    _say("\n".join([*report, last]), not check)
+    _say("\n".join([*report, "The lowest result is best." if lower else best, last]), not check)
 
 
 @_command
@@ -213,8 +218,13 @@ def tell(path: str, option: str, result: str | None, again: bool, site: str | No
     else:
         failed = result.lower() == FAILED
         value = FAILED if failed else _RESULT.convert(result, None, None)  # type: ignore[arg-type]
+        name = study.setup.option(option)
+        before = [f"{reward:g}" for other, _, reward in study.told if other == name]
         told = study.tell(option, value, site, again)
-        _say(f"{study.setup.option(option)}: {result}; {told} result{'s' * (told != 1)}")
+        several = f", of it {', '.join([*before, result])} (fedgo untell takes back a mistake)" * (
+            len(before) > 0
+        )
+        _say(f"{name}: {result}; {told} result{'s' * (told != 1)}{several}")
 
 
 @_command

@@ -202,6 +202,9 @@ class Study:
                 if (setup, record) != before:
                     asked, after = pure.next_trials(setup, record, size, site)
                 write(setup, after)
+        again = len(asked) - len({*asked})
+        if again > 0 and setup.goal == "best":
+            warnings.warn(f"{again} of {size} trials repeat an option of the same batch", stacklevel=4)
         return setup, asked
 
     def plate(self, size: int, site: str | None = None) -> Any:
@@ -279,7 +282,8 @@ class Study:
         wanted = (composed(option), composed(site))
         with self._changing("taken back") as (setup, record, write):
             rows = [row for row in record.told if wanted[0] in (None, row[0]) and wanted[1] in (None, row[1])]
-            require(len(rows) > 0, "what to take back", option or "the last reward", "it was not entered")
+            remedy = "it was not entered" if option not in record.retired else "it failed; retire it --again"
+            require(len(rows) > 0, "what to take back", option or "the last reward", remedy)
             told = list(record.told[::-1])
             told.remove(rows[-1])  # the last one of equal rows
             write(setup, pure.plan_anew(setup, replace(record, told=tuple(told[::-1]))))
@@ -516,7 +520,8 @@ def _told(setup: Setup, record: Record, rows: Sequence[Result], site: str, again
             twice.append(f"{where}{value:g} of {option!r} is told already")
     if twice:
         more = f", and so are {len(twice) - 1} more" * (len(twice) > 1)
-        wrong.append(f"{twice[0]}{more}; if it is another trial, give --again, in Python again=True")
+        remedy = "if it is another trial, give --again, in Python again=True; untell a mistake first"
+        wrong.append(f"{twice[0]}{more}; {remedy}")
     refuse(wrong)
     new = tuple((option, site, value) for _, option, value in rows if isinstance(value, float))
     _question(setup, record, new)

@@ -270,6 +270,8 @@ def read(
     options = Options(names, tuple(columns), tuple(rows.itertuples(index=False, name=None)), roles_of)
     if known is None:
         said += _report(cells, roles, options, told)
+        for row in cells.index[option.duplicated() & missing(results)][:3] if not exported else ():
+            said.append(f"row {row + 1} has no result and the settings of row {first[row] + 1}: one option")
         alike = option.groupby(same).transform("first")
         for row, other in option[option != alike].head(1).items():
             remedy = f"if they are one option, give --ignore {_having(roles, NAME)[0]!r}"
@@ -421,7 +423,8 @@ def _counts(cells: pd.DataFrame, header: str) -> bool:
     numbers, words = floats(cells[header]), " ".join(re.findall(r"[^\W\d_]+", header.lower()))
     if not cells[header].str.isdecimal().all() or not numbers.is_unique:
         return False
-    rising = numbers.diff()[1:].gt(0).all() or numbers.max() - numbers.min() < len(cells)
+    # in any order with few gaps, as in a table that `fedgo export` wrote, where equal rows are one
+    rising = numbers.diff()[1:].gt(0).all() or numbers.max() - numbers.min() < 1.5 * len(cells)
     if words in ("", "column") and "#" not in header:  # a header that says nothing
         in_order = list(numbers) in (list(range(len(cells))), list(range(1, len(cells) + 1)))
         return in_order and header == cells.columns[0] and cells.shape[1] > 1

@@ -266,7 +266,8 @@ def summary(setup: Setup, record: Record, site: Site = None) -> list[str]:
     by_mean = posterior(setup, record.told)[0] is None
     best = max(tried, key=lambda row: setup.sign * row.mean) if by_mean else tried[0]
     times = f"{best.pulls} result{'s' * (best.pulls > 1)}"
-    lines = [f"best so far: {_called(best.option)}, mean {best.mean:.4g} of {times}"]
+    better = "lower" if setup.lower_is_better else "higher"
+    lines = [f"best so far: {_called(best.option)}, mean {best.mean:.4g} of {times}; {better} is better"]
     options, _ = _more(setup, record, site or (setup.sites or ("",))[0], 1)
     row = next(row for row in rows if row.option == options[0])
     if math.isfinite(row.estimate):
