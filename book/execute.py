@@ -53,8 +53,9 @@ SECONDS = Path("book/seconds.json")
 # The environment of every kernel: one thread, which is faster at these sizes, and the same order of sets in every run.
 ENVIRONMENT = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
 ENVIRONMENT["PYTHONHASHSEED"] = "0"
-# A chapter runs in one process. joblib would warn where /dev/shm may not be written, which must not become an output.
-ENVIRONMENT["JOBLIB_MULTIPROCESSING"] = "0"
+# joblib would warn where /dev/shm may not be written, which must not become an output.
+if Path("/dev/shm").exists() and not os.access("/dev/shm", os.W_OK):
+    ENVIRONMENT["JOBLIB_MULTIPROCESSING"] = "0"
 # The newest torch warns everybody who imports BoTorch, as does torch on Python 3.14. It must not become an output.
 ENVIRONMENT["PYTHONWARNINGS"] = "ignore:`torch.jit.script` is"
 # the parameters of a draft, as far as a chapter has them: two runs, few of other samples, and another seed
