@@ -85,7 +85,13 @@ READ = {
     "codes": ("solvent,t\n1,5\n2,5\n1,6\n", {"category": ["solvent"]}, ["1, 5", "2, 5", "1, 6"]),
     "long texts": (f"a,b\n{'x' * 30},1\n{'x' * 31},1\n{'x' * 31},2\n", {}, None),
     "one option": ("x,y\n1,2\n", {}, ["row 1"]),
-    "one column": ("name\na\nb\n", {}, ["a", "b"]),
+    "one column": ("name\nred hot pepper\nred cold pepper\n", {}, ["red hot pepper", "red cold pepper"]),
+    "bars": ("name,ratio EtOH|H2O,t\nA,1|1,20\nB,2|1,30\nC,1|2,45\n", {}, ["A", "B", "C"]),
+    "numbers of atoms": (
+        "t,atomic number\n1,29\n1,26\n5,30\n4,28\n",
+        {},
+        ["1, 29", "1, 26", "5, 30", "4, 28"],
+    ),
     "a comma and a line break in quotes": ('n,x\n"a,\nb",0\n"\nc ",1\n', {"name": "n"}, ["a, b", "c"]),
     "a number written twice": ("a,b\n1,5\n1.0,5\n1,7\n2,5\n", {}, ["row 1", "row 3", "row 4"]),
     "a thousand that is ignored": ('x,s\n1,"3,000"\n2,"4,000"\n', {"ignore": ["s"]}, ["1", "2"]),
@@ -323,6 +329,12 @@ def test_a_result_told_twice_is_asked_back(tmp_path: Path) -> None:
     assert plain.tell_plate(plain.plate(2).assign(y=["1", "2"])) == 2
 
 
+def test_no_result_is_questioned_after_equal_ones(tmp_path: Path, recwarn: pytest.WarningsRecorder) -> None:
+    rows = "\n".join(f"{x},{0.7 if x < 6 else ''}" for x in range(9))
+    Study(tmp_path / "s.json", written(tmp_path, f"t,y\n{rows}\n"), trials=9, result="y").tell("8", 0.9)
+    assert not recwarn
+
+
 def test_the_words_of_a_person_s_first_day(tmp_path: Path) -> None:
     path, rows = (
         tmp_path / "s.json",
@@ -335,7 +347,7 @@ def test_the_words_of_a_person_s_first_day(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="8 of 40 trials repeat an option of the same batch"):
         Study(path).batch(40)
     said(path, "tell", "0, 5", "failed")
-    assert "it failed; retire it --again" in said(path, "untell", "0, 5", code=1)
+    assert "after fedgo retire OPTION --again" in said(path, "untell", "0, 5", code=1)
     said(path, "export", tmp_path / "e.csv")
     again = said(path, "begin", tmp_path / "e.csv", "--check", "--lower-is-better")
     assert "Exp: left out: it numbers the rows" in again and "The lowest result is best." in again

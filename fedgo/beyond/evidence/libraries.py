@@ -157,7 +157,7 @@ def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tenso
         made += len(arm)
         return problem.observe(arm.unsqueeze(0), tape[:, made - len(arm) : made])[0]
 
-    first = each_arm(problem, max(clients, BEGIN)).arm[0]
+    first = each_arm(problem, max(clients, BEGIN)).arm[0, :steps]
     played = search(choose, first[:0] if name == OPTUNA else first, reward, steps, clients)
     return *played, best(*played)
 

@@ -37,7 +37,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import on_cpu, require
+from fedgo._checks import count, number, on_cpu, require
 from fedgo._streams import generator
 from fedgo.algorithms.go_ucb import Immediate
 from fedgo.beyond.evidence.libraries import fit_to_pulls
@@ -243,6 +243,9 @@ def fn_ucb(
         hidden: The width m of the network, an even number.
     """
     require_run(problem, clients, steps, settings)
+    count("descent", descent, "give J, the steps of gradient descent, at least 1")
+    even = count("hidden", hidden, "give m, at least 2") % 2 == 0
+    require(even, "hidden", hidden, "give an even m: two halves")
     forms = ("dense", "counts")
     require(settings.encoding in forms, "encoding", settings.encoding, f"choose one of {forms}")
     network = Network(problem.arms.shape[-1], hidden)
@@ -273,6 +276,7 @@ def fitted_kernel_ucb(problem: Problem, clients: int, rounds: int, kappa: float 
         kappa: κ ≥ 0, the weight of the posterior standard deviation in the index of an arm.
     """
     require_run(problem, clients, rounds)
+    number("kappa", kappa, "give a finite number of standard deviations κ, at least 0", least=0)
     exploration = explore(problem, phase_one_length(clients, rounds))
     exploration.ledger.up.fill_(2)
     exploration.ledger.down.fill_(2 * clients)

@@ -140,9 +140,9 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
             said.append("read: the first sheet")
             return pd.read_excel(path, **how)
         encoding = "utf-16" if path.read_bytes()[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
-        lines = path.read_text(encoding).splitlines(keepends=True)
+        lines = path.read_text(encoding).split("\n")
         above = len(list(takewhile(lambda line: line.startswith(("# ", "sep=")), lines)))
-        top = "".join(lines[above : above + 6])
+        top = "\n".join(lines[above : above + 6])
         require(not re.match(r'\s*(\[\s*)?\{\s*"', top), "the table", short(top.strip()), "give JSON as CSV")
         said += [f"left out: {above} lines of comments above the table"] * (above > 0)
         return pd.read_csv(path, sep=_separator(top), encoding=encoding, skiprows=above, **how)
@@ -161,11 +161,13 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
 def _separator(top: str) -> str:
     """Return what separates the columns of a file with the first lines ``top``: what each line has, or most of all."""
     lines = [line for line in re.sub('"[^"]*"', "", top).splitlines() if line.strip()]
-    for separator in (";", "\t", "|", ","):
+    for separator in (";", "\t", *sorted(",|", key="".join(lines[:1]).count, reverse=True)):
         if len({line.count(separator) for line in lines} | {0}) == 2 and separator in lines[0]:
             return separator
-    widths = {len(line.split()) for line in lines}
-    if len(widths) == 1 and min(widths) > 2:
+    words = [line.split() for line in lines]
+    cells = pd.Series([cell for line in words[1:] for cell in line[1:]], dtype=object)
+    widths = {len(line) for line in words}
+    if len(widths) == 1 and min(widths) > 2 and floats(cells).notna().all():
         return r"\s+"
     return max(",;\t|", key="".join(lines[:1]).count)
 

@@ -221,9 +221,8 @@ def tell(path: str, option: str, result: str | None, again: bool, site: str | No
         name = study.setup.option(option)
         before = [f"{reward:g}" for other, _, reward in study.told if other == name]
         told = study.tell(option, value, site, again)
-        several = f", of it {', '.join([*before, result])} (fedgo untell takes back a mistake)" * (
-            len(before) > 0
-        )
+        several = f", of it {', '.join([*before, result])} (fedgo untell takes back a mistake)"
+        several = several * (len(before) > 0 and not failed)
         _say(f"{name}: {result}; {told} result{'s' * (told != 1)}{several}")
 
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
+from statistics import fmean, stdev
 from textwrap import fill, shorten
 from typing import Any, TypedDict, Unpack
 
@@ -282,7 +283,7 @@ class Study:
         wanted = (composed(option), composed(site))
         with self._changing("taken back") as (setup, record, write):
             rows = [row for row in record.told if wanted[0] in (None, row[0]) and wanted[1] in (None, row[1])]
-            remedy = "it was not entered" if option not in record.retired else "it failed; retire it --again"
+            remedy = "it was not entered; one that failed is proposed again after fedgo retire OPTION --again"
             require(len(rows) > 0, "what to take back", option or "the last reward", remedy)
             told = list(record.told[::-1])
             told.remove(rows[-1])  # the last one of equal rows
@@ -543,8 +544,8 @@ def _retired(setup: Setup, record: Record, option: str, retired: bool) -> Record
 
 def _question(setup: Setup, record: Record, rows: Sequence[Told]) -> None:
     """Warn of each result in ``rows`` that is far from the first ones of the ``record``."""
-    first = pd.Series([result for *_, result in record.told[: setup.begun]], dtype=float)
-    centre, spread = (first.mean(), first.std()) if len(first) >= _ENOUGH else (0.0, 0.0)
+    first = [result for *_, result in record.told[: setup.begun]]
+    centre, spread = (fmean(first), stdev(first)) if len(first) >= _ENOUGH else (0.0, 0.0)
     for option, _, value in rows:
         if abs(value - centre) > _FAR * spread > 0:
             words = f"the result of {option!r} is {value:g}, more than {_FAR:g} spreads of {spread:.3g}"

@@ -423,8 +423,9 @@ def _counts(cells: pd.DataFrame, header: str) -> bool:
     numbers, words = floats(cells[header]), " ".join(re.findall(r"[^\W\d_]+", header.lower()))
     if not cells[header].str.isdecimal().all() or not numbers.is_unique:
         return False
-    # in any order with few gaps, as in a table that `fedgo export` wrote, where equal rows are one
-    rising = numbers.diff()[1:].gt(0).all() or numbers.max() - numbers.min() < 1.5 * len(cells)
+    # experiments may have few gaps, as in a table that `fedgo export` wrote, where equal rows are one
+    most = len(cells) * (1 if re.search("num|index", words) else 1.5)
+    rising = numbers.diff()[1:].gt(0).all() or numbers.max() - numbers.min() < most
     if words in ("", "column") and "#" not in header:  # a header that says nothing
         in_order = list(numbers) in (list(range(len(cells))), list(range(1, len(cells) + 1)))
         return in_order and header == cells.columns[0] and cells.shape[1] > 1
