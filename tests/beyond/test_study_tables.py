@@ -85,7 +85,11 @@ READ = {
     "codes": ("solvent,t\n1,5\n2,5\n1,6\n", {"category": ["solvent"]}, ["1, 5", "2, 5", "1, 6"]),
     "long texts": (f"a,b\n{'x' * 30},1\n{'x' * 31},1\n{'x' * 31},2\n", {}, None),
     "one option": ("x,y\n1,2\n", {}, ["row 1"]),
-    "one column": ("name\nred hot pepper\nred cold pepper\n", {}, ["red hot pepper", "red cold pepper"]),
+    "one column": (
+        "ligand used first\nred hot pepper\nred cold pepper\n",
+        {},
+        ["red hot pepper", "red cold pepper"],
+    ),
     "bars": ("name,ratio EtOH|H2O,t\nA,1|1,20\nB,2|1,30\nC,1|2,45\n", {}, ["A", "B", "C"]),
     "numbers of atoms": (
         "t,atomic number\n1,29\n1,26\n5,30\n4,28\n",
