@@ -350,7 +350,7 @@ def test_the_words_of_a_person_s_first_day(tmp_path: Path) -> None:
     assert "The highest result is best; if it is the lowest, give --lower-is-better." in begun
     with pytest.warns(UserWarning, match="8 of 40 trials repeat an option of the same batch"):
         Study(path).batch(40)
-    said(path, "tell", "0, 5", "failed")
+    assert "--again takes it back" in said(path, "tell", "0, 5", "failed")
     assert "after fedgo retire OPTION --again" in said(path, "untell", "0, 5", code=1)
     said(path, "export", tmp_path / "e.csv")
     again = said(path, "begin", tmp_path / "e.csv", "--check", "--lower-is-better")

@@ -221,9 +221,11 @@ def tell(path: str, option: str, result: str | None, again: bool, site: str | No
         name = study.setup.option(option)
         before = [f"{reward:g}" for other, _, reward in study.told if other == name]
         told = study.tell(option, value, site, again)
-        several = f", of it {', '.join([*before, result])} (fedgo untell takes back a mistake)"
-        several = several * (len(before) > 0 and not failed)
-        _say(f"{name}: {result}; {told} result{'s' * (told != 1)}{several}")
+        several = f", of it {', '.join([*before, result])} (fedgo untell takes back a mistake)" * (
+            before != []
+        )
+        undo = " (fedgo retire OPTION --again takes it back)" if failed else several
+        _say(f"{name}: {result}; {told} result{'s' * (told != 1)}{undo}")
 
 
 @_command
