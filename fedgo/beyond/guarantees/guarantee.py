@@ -38,7 +38,7 @@ proposal is any good.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -138,61 +138,78 @@ class TabularIntervals(Bounds):
         return clipped(data.sums / n.clamp(min=1), width, self.value, (1 / (1 + n)).log1p())
 
 
-@dataclass(frozen=True)
-class Guard(Optimist):
-    """An `Optimist` whose clients play the arms that another learner proposes, if their intervals allow it.
+class GuardState(NamedTuple):
+    """What the clients of a `Guard` know, and the state of the learner that proposes arms."""
 
-    The first four fields are those of an `Optimist`, which holds the clients' counts, sums and intervals, and decides
-    when they synchronise.
+    counted: Counted
+    proposer: Any
+
+
+@dataclass(frozen=True)
+class Guard:
+    """A `Learner` whose clients play the arms that another learner proposes, if their intervals allow it.
 
     Args:
+        optimist: The learner that holds the clients' counts, sums and intervals, and decides when they synchronise.
         proposal: The learner that proposes an arm for each client. Its choices have to be a function of counts, sums
             and public random numbers. It is synchronised when the guard is, its own ``fires`` is not called, and its
             messages are not counted, because counts and sums determine what they contain.
-        begun: The state of the proposal when Phase II begins.
         kappa: The price κ ≥ 1, not checked here. If a proposal is refused, or an index of it is NaN, the client plays
             the arm with the largest U.
         order: Of tied arms the client plays the one with the largest number here, (S, N, K), at least 0.
+        begun: The state of the proposal when Phase II begins; None means the one that its `begin` returns.
     """
 
-    proposal: Learner[Any] = field(kw_only=True)
-    begun: Any = field(kw_only=True)
-    kappa: float = field(kw_only=True)
-    order: Tensor = field(kw_only=True)
+    optimist: Optimist
+    proposal: Learner[Any]
+    kappa: float
+    order: Tensor
+    begun: Any = None
 
-    def begin(self) -> Counted:
+    @property
+    def learners(self) -> int:
+        """The number N of clients."""
+        return self.optimist.learners
+
+    def begin(self) -> GuardState:
         """Return the state before the first step of Phase II."""
-        return super().begin()._replace(proposer=self.begun)
+        begun = self.proposal.begin() if self.begun is None else self.begun
+        return GuardState(self.optimist.begin(), begun)
 
-    def choose(self, state: Counted) -> tuple[Tensor, Tensor]:
+    def choose(self, state: GuardState) -> tuple[Tensor, Tensor]:
         """Return the arm that each client plays, (S, N) int64, and whether it is an accepted proposal."""
+        interval = state.counted.interval
         index = self.proposal.index(state.proposer)
         void = index.isnan()
         proposed = largest(index.masked_fill(void, -torch.inf), self.order)
-        accepted = of_arm(state.interval.accepts(self.kappa), proposed) & ~void.any(-1)
-        fallback = largest(state.interval.upper, self.order)
+        accepted = of_arm(interval.accepts(self.kappa), proposed) & ~void.any(-1)
+        fallback = largest(interval.upper, self.order)
         return torch.where(accepted, proposed, fallback), accepted
 
-    def index(self, state: Counted) -> Tensor:
+    def index(self, state: GuardState) -> Tensor:
         """Return 2 for an accepted proposal, 1 for the arm played in place of a refused one, and 0 otherwise."""
         arm, proposed = self.choose(state)
-        blank = torch.zeros_like(state.interval.upper)
+        blank = torch.zeros_like(state.counted.interval.upper)
         return blank.scatter(-1, arm.unsqueeze(-1), 1.0 + proposed.double().unsqueeze(-1))
 
-    def notes(self, state: Counted, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
-        """Return those of an `Optimist`, and ``proposed``: whether the arm is an accepted proposal."""
-        return {**super().notes(state, index, arm), "proposed": of_arm(index, arm) == 2}
+    def notes(self, state: GuardState, index: Tensor, arm: Tensor) -> Mapping[str, Tensor]:
+        """Return those of the ``optimist``, and ``proposed``: whether the arm is an accepted proposal."""
+        return {**self.optimist.notes(state.counted, index, arm), "proposed": of_arm(index, arm) == 2}
 
-    def learn(self, state: Counted, arm: Tensor, reward: Tensor, turn: Tensor) -> Counted:
+    def fires(self, state: GuardState, arm: Tensor) -> Tensor:
+        """Return whether the event of the ``optimist`` occurs."""
+        return self.optimist.fires(state.counted, arm)
+
+    def learn(self, state: GuardState, arm: Tensor, reward: Tensor, turn: Tensor) -> GuardState:
         """Return the state after a pull, from which the proposal learns too, whether it has proposed the arm or not."""
-        proposer = self.proposal.learn(state.proposer, arm, reward, turn)
-        return super().learn(state, arm, reward, turn)._replace(proposer=proposer)
+        counted = self.optimist.learn(state.counted, arm, reward, turn)
+        return GuardState(counted, self.proposal.learn(state.proposer, arm, reward, turn))
 
-    def synchronise(self, state: Counted, star: Star, when: When) -> Counted:
+    def synchronise(self, state: GuardState, star: Star, when: When) -> GuardState:
         """Return the state after a synchronisation, in which the messages of the proposal are not counted."""
-        after = super().synchronise(state._replace(proposer=()), star, when)
+        counted = self.optimist.synchronise(state.counted, star, when)
         unpaid = star._replace(charged=False)
-        return after._replace(proposer=self.proposal.synchronise(state.proposer, unpaid, when))
+        return GuardState(counted, self.proposal.synchronise(state.proposer, unpaid, when))
 
 
 @on_cpu
@@ -240,10 +257,8 @@ def guarded(
     require(proposal.learners == clients, "the proposal's learners", proposal.learners, remedy)
     exploration, first = exchange(exploration, clients, problem.arms.shape[1], told)
     gamma = guarantee.threshold(problem.arms.shape[1], clients, rounds)
-    rule, order = intervals or guarantee.intervals(clients), order_of_ties(problem, clients)
-    begun = proposal.begin() if begun is None else begun
-    kappa = guarantee.kappa
-    learner = Guard(clients, rule, first, gamma, proposal=proposal, begun=begun, kappa=kappa, order=order)
+    optimist = Optimist(clients, intervals or guarantee.intervals(clients), first, gamma)
+    learner = Guard(optimist, proposal, guarantee.kappa, order_of_ties(problem, clients), begun)
     trace = simulate(name, problem, learner, exploration, clients, clients * rounds)
     return with_trivial(trace, guarantee.value)
 

@@ -12,7 +12,7 @@ sums to the server, and the server sends all clients what is new in them.
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -40,7 +40,6 @@ class Counted(NamedTuple):
         syncs: The number p of synchronisations so far, (S,) int64.
         interval: The interval of each arm from what each client knows now, (S, N, K).
         band: The intersection of all intervals that each client has seen, (S, N, K); an empty one refutes the bounds.
-        proposer: In a guard the state of the learner that proposes arms, otherwise ().
     """
 
     fresh: Tally
@@ -49,7 +48,6 @@ class Counted(NamedTuple):
     syncs: Tensor
     interval: Interval
     band: Interval
-    proposer: Any = ()
 
 
 @dataclass(frozen=True)
