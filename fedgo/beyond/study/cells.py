@@ -8,7 +8,7 @@ import re
 import unicodedata
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
-from itertools import takewhile
+from itertools import islice, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -139,10 +139,12 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
         if path.suffix.lower() in _EXCEL:
             said.append("read: the first sheet")
             return pd.read_excel(path, **how)
-        encoding = "utf-16" if path.read_bytes()[:2] in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
-        lines = path.read_text(encoding).split("\n")
-        above = len(list(takewhile(lambda line: line.startswith(("# ", "sep=")), lines)))
-        top = "\n".join(lines[above : above + 6])
+        with open(path, "rb") as file:
+            encoding = "utf-16" if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
+        with open(path, encoding=encoding) as file:
+            above = len(list(takewhile(lambda line: line.startswith(("# ", "sep=")), file)))
+            file.seek(0)
+            top = "".join(islice(file, above, above + 6))
         require(not re.match(r'\s*(\[\s*)?\{\s*"', top), "the table", short(top.strip()), "give JSON as CSV")
         said += [f"left out: {above} lines of comments above the table"] * (above > 0)
         return pd.read_csv(path, sep=_separator(top), encoding=encoding, skiprows=above, **how)

@@ -91,8 +91,8 @@ def _write(frame: Any, path: str, index: bool) -> None:
 
 def _new(path: str) -> str:
     """Return ``path`` after a check that there is no such file, but a folder for it."""
-    fits = Path(path).parent.is_dir() and not Path(path).exists()
-    require(fits, "the file to write", path, "it exists, or its folder does not: give another name")
+    require(not Path(path).exists(), "the file to write", path, "it exists: give another name, or remove it")
+    require(Path(path).parent.is_dir(), "the folder of the file to write", path, "create it first")
     return path
 
 
@@ -156,18 +156,16 @@ def begin(path: str, /, options: str, sites: tuple[str, ...], check: bool, **how
     results = how.pop("result")  # click itself would take the last of several
     require(len(results) < 2, "--result", results, "give one column: make one number of several first")
     how["result"] = next(iter(results), None)
-    best = "The highest result is best; if it is the lowest, give --lower-is-better."
     if check:
         columns = {key: how[key] for key in ("name", "result", "ignore", "category", "number")}
-        lower, report, last = how["lower_is_better"], read(options, **columns).report, "Nothing is written."
+        report, last = read(options, **columns).report, "Nothing is written."
+        lower = how["lower_is_better"]
     else:
         study = Study(path, options, sites=sites or None, **how)
-        lower, report, where = (
-            study.setup.lower_is_better,
-            study.report,
-            " --site NAME" * bool(study.setup.sites),
-        )
+        report, where = study.report, " --site NAME" * bool(study.setup.sites)
         last = f"{path}: {len(study.setup.options.names)} options. Next: fedgo ask{where}"
+        lower = study.setup.lower_is_better
+    best = "The highest result is best; if it is the lowest, give --lower-is-better."
     _say("\n".join([*report, "The lowest result is best." if lower else best, last]), not check)
 
 
@@ -221,11 +219,12 @@ def tell(path: str, option: str, result: str | None, again: bool, site: str | No
         name = study.setup.option(option)
         before = [f"{reward:g}" for other, _, reward in study.told if other == name]
         told = study.tell(option, value, site, again)
-        several = f", of it {', '.join([*before, result])} (fedgo untell takes back a mistake)" * (
-            before != []
-        )
-        undo = " (fedgo retire OPTION --again takes it back)" if failed else several
-        _say(f"{name}: {result}; {told} result{'s' * (told != 1)}{undo}")
+        note = ""
+        if failed:
+            note = " (fedgo retire OPTION --again takes it back)"
+        elif before:
+            note = f", of it {', '.join([*before, result])} (fedgo untell takes back a mistake)"
+        _say(f"{name}: {result}; {told} result{'s' * (told != 1)}{note}")
 
 
 @_command

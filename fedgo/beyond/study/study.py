@@ -493,10 +493,8 @@ class Study:
             ValueError: The file does not exist, cannot be read, or has an entry that is not allowed.
         """
         try:
-            # a device or a pipe might never end
-            require(
-                self.path.is_file() or not self.path.exists(), "it", str(self.path), "give the path of a file"
-            )
+            fits = self.path.is_file() or not self.path.exists()  # a device or a pipe might never end
+            require(fits, "it", str(self.path), "give the path of a file")
             text = self.path.read_text(encoding="utf-8")
             if text != self._read[0]:
                 self._read = text, loads(text, self._surrogate)

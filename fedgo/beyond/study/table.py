@@ -398,8 +398,8 @@ def _kind(cells: pd.Series, asked: str | None, without: pd.Series | None) -> str
         return NUMBER
     if asked is None and len(odd) == len(cells):
         remedy = "is it a number? Write digits and a decimal point only; otherwise give --category or --name"
-        where = f"the column {cells.name!r} in row {_rows(full.index[:1])}"
-        require(not is_odd, where, next(iter(full), ""), remedy)
+        if is_odd:
+            require(False, f"the column {cells.name!r} in row {full.index[0] + 1}", full.iloc[0], remedy)
         return CATEGORY
     # another result lacks a number in all rows ``without`` a result, if these are known; a setting may lack it anywhere
     fits = without is None or (without.any() and missing(cells[without]).all())
