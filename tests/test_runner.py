@@ -205,6 +205,9 @@ def test_the_command_fails_on_a_wrong_row_and_says_what_it_left_out(tmp_path, mo
     said = capsys.readouterr().out
     assert "made up: not compared: seconds of A" in said
     assert "made up: not played: B, because no_such_module is not installed" in said
+    assert run(study, players=["B"], fresh=True, folder=tmp_path).equals(
+        table.assign(regret=table["regret"] + tuned)
+    )
     table.assign(regret=table["regret"] + 0.01).to_csv(tmp_path / "made up.csv", index=False)
     runner.forget()
     with pytest.raises(SystemExit, match="made up: not the same: A"):

@@ -342,7 +342,8 @@ def run(
         regime: Play only the regimes with this text. The settings that these need are chosen first.
         runs: The largest number of evaluation runs on each regime.
         fresh: Whether to remove all rows of these players on these regimes first, those of the tuning runs included,
-            and to choose settings without the table "rungs".
+            and to choose settings without the table "rungs". Rows of players that cannot be played here (`missing`)
+            stay.
         folder: The folder in which the table is kept; a new table there begins with the rows of the package's.
     """
     names = tuple(players) or tuple(study.players)
@@ -364,7 +365,8 @@ def run(
     made.append({**call, "rows": 0})
     try:
         if fresh and len(table):
-            table = _write(study, table[~asked(table, names, regime)], [], folder, made)
+            gone = asked(table, names, regime) & ~table["player"].isin(missing(study))
+            table = _write(study, table[~gone], [], folder, made)
         while jobs := _lacking(study, Stored(table, study, not fresh), names, regime, runs):
             table = _grown(study, table, jobs, folder, made)
     finally:

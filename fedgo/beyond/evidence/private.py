@@ -33,7 +33,7 @@ from fedgo.beyond.guarantees.intervals import Interval
 from fedgo.beyond.method.advised import ADVISED
 from fedgo.beyond.method.epochs import each_arm
 from fedgo.beyond.method.gaussian_process import GaussianProcess
-from fedgo.beyond.method.process import Data, _kernel, mode
+from fedgo.beyond.method.process import Data, _kernel, in_cube, mode
 from fedgo.beyond.method.surrogates import observed
 from fedgo.confidence import Tally
 from fedgo.experiments.world import Setting, World
@@ -121,7 +121,7 @@ def fit_hidden(model: str, least: float, sigma: float, arms: Tensor, counts: Ten
     at, means, variances, _ = observed(Tally(counts, sums), sigma)
     added = variances.mean() if model == "less noise" else 0.0
     centre, square = means.mean(), (means.var() - added).clamp(min=least**2)
-    cube = (arms - arms.amin(0)) / (arms.amax(0) - arms.amin(0))
+    cube = in_cube(arms)
     features = torch.arange(cube.shape[1])
     data = Data(cube[at], at, (means - centre) / square.sqrt(), variances / square, None, features, None)
     inputs = cube / mode(data, misfit=False)[features].exp()

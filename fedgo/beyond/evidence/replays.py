@@ -55,11 +55,13 @@ _SURE = 1.96  # standard deviations on each side of the mean have 95 % of a norm
 
 
 def random_order(table: Measured, run: int, trials: int) -> tuple[Choose, Name]:
-    """Try the options in a random order, and name the one with the largest mean reward."""
+    """Try the options in a random order, from its beginning again after all, and name the one with the largest mean
+    reward.
+    """
     order = torch.randperm(len(table.options), generator=generator(0, run, "random order"))
 
     def choose(tried: Tensor, rewards: Tensor, wanted: int) -> Tensor:
-        return order[~torch.isin(order, tried)][:wanted]
+        return torch.cat([order[~torch.isin(order, tried)], order])[:wanted]
 
     def name(tried: Tensor, rewards: Tensor) -> Named:
         return Named(int((tried.bincount(rewards) / tried.bincount()).nan_to_num(-torch.inf).argmax()))
