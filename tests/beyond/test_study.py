@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 from dataclasses import replace
 
 import pandas as pd
@@ -224,3 +225,13 @@ def test_the_unit_and_the_zero_of_results_change_no_trial(csv, how, factor, shif
             study.tell(order[-1], (TASTE[order[-1]] + 0.01 * k + zero) * unit)
         told.append(order)
     assert told[0] == told[1]
+
+
+def test_a_leader_without_a_result_is_called_so_and_the_plot_shows_where_the_study_begins(tmp_path):
+    table = pd.DataFrame({"heat": range(11), "yield": [0.0, 1, 2, 3, 4, *[""] * 6]})
+    study = Study(tmp_path / "s.json", table, result="yield", trials=9)
+    assert re.match(r"No option beats option \d+ \(not tried yet\) by more than", study.verdict())
+    labels = [line.get_label() for line in study.plot().axes[0].lines]
+    assert labels == ["result", "best so far", "the study begins"]
+    study.tell("10", 10.0)
+    assert study.verdict().startswith("No option beats option 10 by more than")

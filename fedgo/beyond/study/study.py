@@ -421,6 +421,8 @@ class Study:
         best = results.cummin() if setup.lower_is_better else results.cummax()
         left.plot(results, ".", label="result")
         left.plot(best, drawstyle="steps-post", label="best so far")
+        if setup.old:
+            left.axvline(setup.old + 0.5, color="gray", label="the study begins")
         left.set_xlabel("trial")
         left.set_ylabel(fill(setup.options.result, 32), parse_math=False)
         left.legend(loc="best")

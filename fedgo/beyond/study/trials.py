@@ -356,7 +356,8 @@ def _leading(setup: Setup, record: Record, site: Site) -> str:
         left = torch.zeros(len(whole.mean), dtype=torch.bool)
         left[[cell[row.option] for row in remain]] = True
         gap, sure = shortfall(whole, cell[best.option], left), " with probability 0.95"
-    return f"No option beats {_called(best.option)} by more than {gap:.3g},{sure} if the model is right."
+    leader = _called(best.option) + " (not tried yet)" * (best.pulls == 0)
+    return f"No option beats {leader} by more than {gap:.3g},{sure} if the model is right."
 
 
 def _among(setup: Setup, options: Collection[str]) -> Tensor:
