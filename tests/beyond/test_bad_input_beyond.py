@@ -151,6 +151,7 @@ TOGETHER = [
     (lambda: Hiding(5, 1.0, low=2.0, high=2.0), "high - low"),
     (lambda: Fitting(0.3, 5, METHODS["ucb1"], True), "surrogate"),
     (lambda: Plan(ARMS[0], clients=1, fitting=Fitting(0.3, 5, differ=True)), "clients"),
+    (lambda: Fitting(0.3, 5, Advised(surrogate=GaussianProcess(True, misfit=False)), True), "surrogate"),
     (lambda: play([PROBLEM.only(0)], DIFFERING, 4), "number of problems"),
     (lambda: play([PROBLEM.only(0), PROBLEM.only(1)], DIFFERING, 4), "the arms"),
     (lambda: converse(Server(PUBLIC), [Client(PUBLIC)]), "the clients"),

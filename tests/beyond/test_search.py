@@ -137,6 +137,11 @@ def test_columns_of_one_category_share_a_length_scale():
     fit = Sites(groups=(0, 1, 1, 1)).fit(torch.cat([arms[:, :1], level], -1), Tally(counts, sums), 0.1)
     assert len(fit.parameters) == 3  # two length scales and the misfit
     assert len(Sites().fit(arms, Tally(counts, sums), 0.1).parameters) == 5
+    # rewards of options with one level say nothing about the category: its length scale is the mode of the prior, which
+    # counts each of the four features
+    counts, sums = (part * (torch.arange(30) % 3 == 0) for part in (counts, sums))
+    category = Sites(groups=(0, 1, 1, 1)).fit(arms, Tally(counts, sums), 0.1).parameters[1].item()
+    assert category == pytest.approx(np.sqrt(2) + np.log(4) / 2 - 3, abs=1e-4)
 
 
 def test_the_shortfall_is_the_quantile_of_the_best_of_the_others():

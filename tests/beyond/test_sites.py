@@ -47,24 +47,31 @@ def ties_of(arms):
     return torch.rand(arms, generator=torch.Generator().manual_seed(arms), dtype=torch.float64)
 
 
+@pytest.mark.parametrize("output", [False, True])
 @pytest.mark.parametrize("seed", range(8))
-def test_the_posterior_is_that_of_the_dense_implementation(seed):
+def test_the_posterior_is_that_of_the_dense_implementation(seed, output):
     arms, n, total = data(seed, features=1 + seed % 3, empty=seed % 2 == 0)
-    fit, cells = Sites().fit(arms, Tally(n, total), SIGMA), torch.arange(n.numel())
+    fit = Sites(outputscale=output).fit(arms, Tally(n, total), SIGMA)
+    cells = torch.arange(n.numel())
     mean, covariance = reference.posterior(arms, n, total, SIGMA, fit.parameters)
     given = (fit.mean, fit.variance, fit.columns(cells, cells), fit.columns(cells[3:7], cells))
     for ours, theirs in zip(given, (mean, covariance.diagonal(), covariance, covariance[3:7]), strict=True):
         assert np.allclose(ours, theirs, rtol=0, atol=1e-8)
-    found = reference.mode(*reference.observations(arms, n, total, SIGMA)[:4])
+    found = reference.mode(*reference.observations(arms, n, total, SIGMA)[:4], output=output)
+    assert len(found) == arms.shape[1] + 3 + output
     assert np.allclose(fit.parameters, found, rtol=0, atol=1e-6)
 
 
+@pytest.mark.parametrize("output", [False, True])
 @pytest.mark.parametrize("seed", range(4))
-def test_the_gradient_is_that_of_finite_differences(seed):
+def test_the_gradient_is_that_of_finite_differences(seed, output):
     points, at, values, noise, *_ = reference.observations(*data(seed), SIGMA)
     within = None if seed % 2 else (3, 0.4)
-    seen = process.Data(points[0, at % 9], at % 9, values, noise, at // 9, torch.tensor([0, 1]), within)
-    here = torch.tensor([-1, -0.3, 0.4, -1.5, -2, -1.2])[: 5 + (within is not None)].double() + seed / 4
+    seen = process.Data(
+        points[0, at % 9], at % 9, values, noise, at // 9, torch.tensor([0, 1]), within, output
+    )
+    here = torch.tensor([-1, -0.3, 0.4, -1.5, -2, -1.2, 0.3]).double()[: 5 + output + (within is not None)]
+    here = here + seed / 4
     for q, step in enumerate(1e-5 * torch.eye(len(here), dtype=torch.float64)):
         above, below = (process.evidence(seen, here + sign * step)[0] for sign in (1, -1))
         slope = process.evidence(seen, here)[1][q]

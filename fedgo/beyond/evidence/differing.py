@@ -107,7 +107,7 @@ HOW: dict[str, Callable[[float, int], Fitting]] = {
 def fitting_of(job: Job, sigma: float, rounds: int) -> Fitting:
     """Return the `Fitting` of the player of ``job``, with a warp if its setting has a "warp" other than 0."""
     if job.setting.get("warp"):
-        return OfCells(sigma, rounds, differ=True, surrogate=Sites(warp=True))
+        return Fitting(sigma, rounds, replace(ADVISED, surrogate=Sites(warp=True)), differ=True)
     return HOW[job.name](sigma, rounds)
 
 

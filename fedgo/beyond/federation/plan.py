@@ -63,15 +63,19 @@ class Fitting:
 
     @property
     def surrogate(self) -> Surrogate:
-        """The surrogate that the server fits: a `Sites` if the clients differ, otherwise the surrogate of ``how``."""
+        """The surrogate that the server fits: that of ``how``, or `Sites` in its place if the clients differ."""
         surrogate = self.how.surrogate
-        return Sites(groups=getattr(surrogate, "groups", None)) if self.differ else surrogate
+        if self.differ and isinstance(surrogate, GaussianProcess):
+            return Sites(groups=surrogate.groups)
+        return surrogate
 
     def __post_init__(self) -> None:
         how = self.how
         require_kind(isinstance(how, Advised), "how", how, "give an Advised, METHODS['ucb1'] for instance")
         require_kind(isinstance(self.differ, bool), "differ", self.differ, "give True or False")
-        fits = not self.differ or isinstance(how.surrogate, GaussianProcess | Sites)
+        model = how.surrogate
+        recommended = isinstance(model, GaussianProcess) and replace(model, groups=None) == ADVISED.surrogate
+        fits = not self.differ or recommended or isinstance(model, Sites)
         remedy = "clients that differ have their own model: leave out how"
         require(fits, "how.surrogate", how.surrogate, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)

@@ -207,7 +207,7 @@ class Advised:
 
 ADVISED = Advised()
 # Intervals and choices of a search rest on the process without a warp, with which they are better calibrated.
-SEARCH = replace(ADVISED, surrogate=Sites(), goal="best")
+SEARCH = replace(ADVISED, surrogate=Sites(outputscale=True), goal="best")
 UCB1 = replace(ADVISED, surrogate=IndependentArms(), kappa=2.0, untried=2.0, share=0.5)
 # The methods by the names that a study and its command line accept.
 METHODS: Mapping[str, Advised] = {

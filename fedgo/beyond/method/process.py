@@ -1,14 +1,16 @@
 """A Gaussian process with the squared exponential kernel and a misfit, and a warp of rewards that are skewed.
 
-    means_x = f_x + ε_x,   f_x = c + g(x) + h_x,   g ~ GP(0, s²·k),   h_x ~ N(0, s²·w),   ε_x ~ N(0, σ²/n_x)
+    means_x = f_x + ε_x,   f_x = c + g(x) + h_x,   g ~ GP(0, s²·a·k),   h_x ~ N(0, s²·a·w),   ε_x ~ N(0, σ²/n_x)
     k(x, x′) = exp(−½ Σ_j (x_j − x′_j)²/ℓ_j²)
 
 means_x is the mean of the n_x rewards of arm x, c a constant, s the standard deviation of the pulled arms' means, and σ
 that of one reward's noise. ℓ_j is the length scale of feature j; features of one group share theirs, as the columns of
 0 and 1 of one category do. h_x is the misfit of arm x: the part of its mean reward that no smooth function of the
-features explains, so that only pulls of x tell it. The priors are, with their variances,
+features explains, so that only pulls of x tell it. a is the output scale, which is 1 unless it is fitted: a search
+pulls arms that are alike, whose spread s says little about the other arms. The priors are, with their variances,
 
-    ln ℓ_j ~ N(√2 + ½ ln d, 3) for d groups,   ln w ~ N(ln 0.05, 4),   ln(σ²/s²) ~ N(−4, 1) if σ is not known.
+    ln ℓ_j ~ N(√2 + ½ ln d_x, 3) for d_x features,   ln w ~ N(ln 0.05, 4),   ln a ~ N(0, 1),
+    ln(σ²/s²) ~ N(−4, 1) if σ is not known.
 
 The prior of ℓ (Hvarfner, Hellsten and Nardi, ICML 2024, https://arxiv.org/abs/2402.02229) and that of σ are those of
 BoTorch's SingleTaskGP, and with w = 0 so is the model. Here the gradient is in closed form, a fit takes a tenth of the
@@ -20,12 +22,12 @@ i with x′ at site i′ is
 
     (k(x, x′) + w·1{x=x′})·[(1 − ρ) + ρ·1{i=i′}] + v·1{i=i′},   ρ = 1 − exp(−1/ℓ²),   ln ℓ ~ N(1, 1),   ln v ~ N(−3, 4),
 
-in units of s². ρ is the share of the variance that belongs to one site alone, as if the site were a categorical input
+in units of s²·a. ρ is the share of the variance that belongs to one site alone, as if the site were a categorical input
 with the length scale ℓ, and v the variance of the level of a site. This kernel is among those of CGP-UCB (Krause and
 Ong, NeurIPS 2011).
 
-The parameters θ are ln ℓ of each group, then with sites ln ℓ and ln v, then ln w, and last ln(σ²/s²) if σ is not known.
-There are K points, arms or cells, in d_x features, of which n were observed.
+The parameters θ are ln ℓ of each group, then with sites ln ℓ and ln v, then ln w, then ln a if it is fitted, and last
+ln(σ²/s²) if σ is not known. There are K points, arms or cells, in d_x features, of which n were observed.
 """
 
 import math
@@ -41,12 +43,13 @@ from fedgo._checks import extra
 from fedgo._streams import generator
 from fedgo.beyond.method.surrogates import Observed, Replicates
 
-# the mean (without ½ ln d) and the variance of the prior of ln ℓ_j, and the smallest ℓ_j that a fit may have
+# the mean (without ½ ln d_x) and the variance of the prior of ln ℓ_j, and the smallest ℓ_j that a fit may have
 _PRIOR_MEAN, _PRIOR_VARIANCE, _SHORTEST = math.sqrt(2), 3.0, 0.025
 # for ln ℓ and ln v of the sites: the mean and the variance of the prior; start, least and largest value of the search
 _SITES = [(1.0, 1.0, 1.0, -2.0, 6.0), (-3.0, 4.0, -3.0, -12.0, 5.0)]
-# for ln w and for ln(σ²/s²) likewise
+# for ln w, for ln a and for ln(σ²/s²) likewise
 _MISFIT = (math.log(0.05), 4.0, math.log(0.05), -12.0, 2.0)
+_OUTPUTSCALE = (0.0, 1.0, 0.0, -3.0, 4.0)
 _NOISE = (-4.0, 1.0, -5.0, -14.0, 2.0)
 _NO_MISFIT = (-700.0, 1.0, -700.0, -700.0, -700.0)
 # the draws of θ from Laplace's approximation, the step of a difference, and the smallest precision
@@ -65,6 +68,7 @@ class PriorCovariance(NamedTuple):
         site: The number of the site of each cell, (n,) int64; None if the points are arms.
         own: ρ, (); 0 if the points are arms.
         level: v, (); 0 if the points are arms.
+        outputscale: a, ().
     """
 
     inputs: Tensor
@@ -73,18 +77,25 @@ class PriorCovariance(NamedTuple):
     site: Tensor | None
     own: Tensor
     level: Tensor
+    outputscale: Tensor
 
     @classmethod
     def of(
-        cls, points: Tensor, arm: Tensor, site: Tensor | None, groups: Tensor, parameters: Tensor
+        cls,
+        points: Tensor,
+        arm: Tensor,
+        site: Tensor | None,
+        groups: Tensor,
+        parameters: Tensor,
+        fits_outputscale: bool,
     ) -> "PriorCovariance":
         """Return the prior covariance of the ``points`` (n, d_x) under the parameters θ."""
-        first, none = int(groups.max()) + 1, parameters.new_zeros(())
-        inputs = points / parameters[groups].exp()
-        if site is None:
-            return cls(inputs, arm, parameters[first].exp(), None, none, none)
-        category, level, misfit = parameters[first : first + 3]
-        return cls(inputs, arm, misfit.exp(), site, -torch.expm1(-torch.exp(-2 * category)), level.exp())
+        inputs, others = points / parameters[groups].exp(), parameters[int(groups.max()) + 1 :]
+        own = level = parameters.new_zeros(())
+        if site is not None:
+            own, level, others = -torch.expm1(-torch.exp(-2 * others[0])), others[1].exp(), others[2:]
+        outputscale = others[1].exp() if fits_outputscale else torch.ones_like(level)
+        return cls(inputs, arm, others[0].exp(), site, own, level, outputscale)
 
     def at(self, places: Tensor) -> "PriorCovariance":
         """Return the prior covariance of only those m of the points that have the numbers ``places`` (m,) int64."""
@@ -95,10 +106,10 @@ class PriorCovariance(NamedTuple):
         """Return the prior covariance of each of the n points with each of the m points of ``other``, (n, m)."""
         own = self.arm.unsqueeze(-1)
         covariance = _kernel(self.inputs, other.inputs) + self.misfit * ((own == other.arm) & (own >= 0))
-        if self.site is None or other.site is None:
-            return covariance
-        same = self.site.unsqueeze(-1) == other.site
-        return torch.where(same, covariance + self.level, covariance * (1 - self.own))
+        if self.site is not None and other.site is not None:
+            same = self.site.unsqueeze(-1) == other.site
+            covariance = torch.where(same, covariance + self.level, covariance * (1 - self.own))
+        return self.outputscale * covariance
 
 
 class Warped(NamedTuple):
@@ -189,6 +200,7 @@ def squared_exponential(
     units: tuple[Tensor, Tensor] | None = None,
     groups: tuple[int, ...] | None = None,
     misfit: bool = True,
+    outputscale: bool = False,
 ) -> ProcessFit:
     """Return the posterior of a Gaussian process whose parameters θ are at the mode of their posterior.
 
@@ -200,6 +212,7 @@ def squared_exponential(
             None means the mean and the standard deviation of the n mean rewards.
         groups: The number of the group of each feature, (d_x,), from 0; None means a group for each.
         misfit: Whether the model has a misfit; if not, w is 0.
+        outputscale: Whether a is fitted; if not, it is 1.
     """
     centre, scale = units or (seen.means.mean(), seen.means.std())
     number = torch.arange(points.shape[1]) if groups is None else torch.tensor(groups)
@@ -209,14 +222,15 @@ def squared_exponential(
     place = None if site is None else site[seen.at]
     if isinstance(seen.sigma, Replicates):
         within = seen.sigma.degrees, seen.sigma.squares / square
-        data = Data(points[seen.at], arm[seen.at], values, seen.variances, place, number, within)
+        noise = seen.variances
     else:
-        data = Data(points[seen.at], arm[seen.at], values, seen.variances / square, place, number, None)
+        within, noise = None, seen.variances / square
+    data = Data(points[seen.at], arm[seen.at], values, noise, place, number, within, outputscale)
     told = torch.isin(arm, arm[seen.at])
 
     def given(parameters: Tensor) -> ProcessFit:
         """Return the posterior under the ``parameters`` θ."""
-        prior = PriorCovariance.of(points, arm.where(told, -1), site, number, parameters)
+        prior = PriorCovariance.of(points, arm.where(told, -1), site, number, parameters, outputscale)
         pulled = prior.at(seen.at)
         factor = torch.linalg.cholesky(pulled.covariance(pulled) + data.noise(parameters).diag())
         half = torch.linalg.solve_triangular(factor, pulled.covariance(prior), upper=False)
@@ -224,8 +238,9 @@ def squared_exponential(
         white = torch.linalg.solve_triangular(factor, both, upper=False)
         constant = (white[:, 0] @ white[:, 1]) / white[:, 1].square().sum()
         mean = constant + half.mT @ (white[:, 0] - constant * white[:, 1])
-        variance = (1 + prior.misfit * told + prior.level - half.square().sum(0)).clamp(min=0)
-        left_out = scale**2 * prior.misfit * ~told
+        before = prior.outputscale * (1 + prior.misfit * told + prior.level)
+        variance = (before - half.square().sum(0)).clamp(min=0)
+        left_out = scale**2 * prior.misfit * ~told * prior.outputscale
         sigma = seen.sigma
         if isinstance(sigma, Replicates):
             sigma = (scale * (parameters[-1] / 2).exp()).item()
@@ -241,7 +256,8 @@ def squared_exponential(
 
 class Data(NamedTuple):
     """The n observed points, their arms, standardised means, noise variances (shares 1/n_x of σ² if σ is not known) and
-    sites, the groups of the features, and the degrees of freedom and sum of squares within the arms if σ is not known.
+    sites, the groups of the features, the degrees of freedom and sum of squares within the arms if σ is not known, and
+    whether the output scale is fitted.
     """
 
     points: Tensor
@@ -251,6 +267,7 @@ class Data(NamedTuple):
     site: Tensor | None
     groups: Tensor
     within: tuple[int, float] | None
+    outputscale: bool = False
 
     def noise(self, parameters: Tensor) -> Tensor:
         """Return the variance of the noise of each mean reward under the parameters θ, (n,)."""
@@ -262,11 +279,12 @@ def _limits(data: Data, misfit: bool) -> Tensor:
     largest value of the search for the mode, (5, P).
     """
     scales = int(data.groups.max()) + 1
-    middle = _PRIOR_MEAN + math.log(scales) / 2
+    middle = _PRIOR_MEAN + math.log(len(data.groups)) / 2
     # the prior is a density of ℓ_j; the logarithm of its mode is the mean of ln ℓ_j less the variance
     begin = max(middle - _PRIOR_VARIANCE, math.log(_SHORTEST))
     each = [(middle, _PRIOR_VARIANCE, begin, math.log(_SHORTEST), 12.0)] * scales
     each += _SITES * (data.site is not None) + [_MISFIT if misfit else _NO_MISFIT]
+    each += [_OUTPUTSCALE] * data.outputscale
     each += [_NOISE] * (data.within is not None)
     return torch.tensor(each, dtype=torch.float64).mT
 
@@ -323,8 +341,8 @@ def evidence(data: Data, parameters: Tensor) -> tuple[Tensor, Tensor]:
 
     The mean c is the number for which the density is largest.
     """
-    points, arm, values, _, site, groups, within = data
-    prior = PriorCovariance.of(points, arm, site, groups, parameters)
+    points, arm, values, _, site, groups, within, outputscale = data
+    prior = PriorCovariance.of(points, arm, site, groups, parameters, outputscale)
     covariance, noise = prior.covariance(prior), data.noise(parameters)
     factor = torch.linalg.cholesky(covariance + noise.diag())
     inverse = torch.cholesky_inverse(factor)
@@ -334,7 +352,10 @@ def evidence(data: Data, parameters: Tensor) -> tuple[Tensor, Tensor]:
     value = residual @ weights / 2 + factor.diagonal().log().sum()
     # With the covariance C of the n points and A = C + noise, each derivative is Σ_ab W_ab ∂C_ab. Here W is
     # ½(A⁻¹ − αα′) with α = A⁻¹·residual, and for ln ℓ_j it is ∂C_ab = k_ab (x_aj − x_bj)²/ℓ_j².
-    slope, inputs, others = inverse - weights.outer(weights), prior.inputs, []
+    by_covariance, inputs, others = inverse - weights.outer(weights), prior.inputs, []
+    # from here on both are in units of s²·a
+    slope, covariance = prior.outputscale * by_covariance, covariance / prior.outputscale
+    by_outputscale = (slope * covariance).sum() / 2
     shared: Tensor = (arm.unsqueeze(-1) == arm).double()
     if site is not None:
         same = site.unsqueeze(-1) == site
@@ -344,11 +365,12 @@ def evidence(data: Data, parameters: Tensor) -> tuple[Tensor, Tensor]:
         others += [by_category, torch.where(same, slope, 0.0).sum() * prior.level / 2]
         shared = shared * torch.where(same, 1.0, 1 - prior.own)
     others.append((slope * shared).sum() * prior.misfit / 2)
+    others += [by_outputscale] * outputscale
     if within is not None:
         degrees, squares = within
         rest = squares * (-parameters[-1]).exp()
         value = value + (degrees * parameters[-1] + rest) / 2
-        others.append(((slope.diagonal() * noise).sum() + degrees - rest) / 2)
+        others.append(((by_covariance.diagonal() * noise).sum() + degrees - rest) / 2)
     weight = slope * (covariance - prior.misfit * shared) / 2
     by_feature = 2 * (weight.sum(-1) @ inputs.square() - (inputs * (weight @ inputs)).sum(0))
     by_scale = values.new_zeros(int(groups.max()) + 1).index_add(0, groups, by_feature)
@@ -419,6 +441,7 @@ def warped_posterior(
     site: Tensor | None,
     groups: tuple[int, ...] | None = None,
     misfit: bool = True,
+    outputscale: bool = False,
 ) -> ProcessFit:
     """Return the posterior of a Gaussian process that is fitted to warped mean rewards, in the unit of the rewards.
 
@@ -430,6 +453,7 @@ def warped_posterior(
         site: The number of the site of each cell, (K,) int64; None if the points are arms.
         groups: The number of the group of each feature, (d_x,); None means a group for each.
         misfit: Whether the model has a misfit; if not, w is 0.
+        outputscale: Whether a is fitted; if not, it is 1.
     """
     told, unit, noise = seen.sigma, 1.0, pooled.variances
     if isinstance(told, Replicates):  # the fit finds σ in units of the warp's spread
@@ -440,7 +464,7 @@ def warped_posterior(
     middle, values = warp(pooled.means), warp(seen.means)
     variances = seen.variances * (unit * warp.slope(seen.means)).square()
     data, units = Observed(seen.at, values, variances, told), (middle.mean(), middle.std())
-    fit = squared_exponential(points, data, site, units, groups, misfit)
+    fit = squared_exponential(points, data, site, units, groups, misfit, outputscale)
     leader = fit.mean[seen.at].argmax()
     reward, slope = seen.means[leader].item(), warp.slope(seen.means[leader]).item()
     mean, square = reward + (fit.mean - values[leader].item()) / slope, slope**2

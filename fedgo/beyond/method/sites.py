@@ -6,6 +6,7 @@ site by site: of K arms, the arm x at site i is cell i·K + x, both counted from
 """
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -25,10 +26,12 @@ class Sites:
         warp: Whether the mean rewards are first transformed by the power that is likeliest for the arms over all sites.
         groups: The number of the group of each feature, from 0; features of one group share a length scale. None means
             a group for each feature.
+        outputscale: Whether the output scale is fitted; otherwise it is 1.
     """
 
     warp: bool = False
     groups: tuple[int, ...] | None = None
+    outputscale: bool = False
 
     def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Fitted:
         counts, sums = (part.reshape(-1, len(arms)) for part in data)
@@ -36,9 +39,10 @@ class Sites:
         pooled = observed(Tally(counts.sum(0), sums.sum(0)), sigma)
         site = torch.arange(len(counts)).repeat_interleave(len(arms)) if data.counts.ndim > 1 else None
         points, units = in_cube(arms).repeat(len(counts), 1), (pooled.means.mean(), pooled.means.std())
+        how: dict[str, Any] = {"groups": self.groups, "outputscale": self.outputscale}
         if self.warp:
-            return warped_posterior(points, pulled, pooled, site, self.groups)
-        return squared_exponential(points, pulled, site, units, self.groups)
+            return warped_posterior(points, pulled, pooled, site, **how)
+        return squared_exponential(points, pulled, site, units, **how)
 
 
 def cochran(data: Tally, sigma: float) -> Tensor:

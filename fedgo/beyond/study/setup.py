@@ -28,6 +28,7 @@ from fedgo.beyond.guarantees.guarantee import Guarantee
 from fedgo.beyond.method.advised import METHODS, SEARCH, Advised, Goal
 from fedgo.beyond.method.epochs import distinct
 from fedgo.beyond.method.gaussian_process import GaussianProcess
+from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import IndependentArms, Surrogate
 from fedgo.beyond.study.cells import checked_names, composed, short
 from fedgo.beyond.study.table import Options
@@ -132,12 +133,14 @@ class Setup:
         """The method that the study plays: the numbers in ``setting`` together with a surrogate, the model of rewards.
 
         The surrogate is the user's own if there is one, otherwise that of the ``method``. With "advised" it is `Sites`,
-        on the pairs of a site and an option, if the sites differ, and without them if the goal is "best". Columns that
-        come from one category share their length scale.
+        on the pairs of a site and an option, if the sites differ, and without them, but with an output scale, if the
+        goal is "best". Columns that come from one category share their length scale.
         """
         method = METHODS.get(self.method, METHODS["advised"])
-        if self.differ or (self.goal == "best" and isinstance(method.surrogate, GaussianProcess)):
+        if self.goal == "best" and isinstance(method.surrogate, GaussianProcess):
             method = replace(method, surrogate=SEARCH.surrogate)
+        elif self.differ:
+            method = replace(method, surrogate=Sites())
         surrogate = self.surrogate or method.grouped(self._encoded[1]).surrogate
         return replace(method, surrogate=surrogate, goal=self.goal).set(self.setting or {})
 

@@ -9,18 +9,17 @@ from scipy.optimize import minimize
 
 def covariance(points, parameters, told=None):
     """Of all cells, site by site, whose ``points`` (N, K, d) are alike for all sites; ``told`` arms have a misfit."""
-    *logs, category, level, misfit = parameters
-    sites, arms = points.shape[:2]
-    scaled = points[0] / torch.stack(logs).exp()
+    sites, arms, features = points.shape
+    logs, (category, level, misfit, *output) = parameters[:features], parameters[features:]
+    scaled = points[0] / logs.exp()
     kernel = torch.exp(-((scaled[:, None] - scaled[None, :]) ** 2).sum(-1) / 2)
     kernel = kernel + torch.exp(misfit) * torch.diag(
         torch.ones(arms).double() if told is None else told.double()
     )
     shared = torch.exp(-1 / torch.exp(category) ** 2)  # 1 − ρ
     own = kernel * (1 - shared) + torch.exp(level) * torch.ones(arms, arms, dtype=torch.float64)
-    return torch.cat(
-        [torch.cat([kernel * shared + own * (i == j) for j in range(sites)], 1) for i in range(sites)], 0
-    )
+    blocks = [torch.cat([kernel * shared + own * (i == j) for j in range(sites)], 1) for i in range(sites)]
+    return torch.cat(blocks, 0) * (torch.exp(output[0]) if output else 1.0)
 
 
 def observations(arms, n, total, sigma):
@@ -40,14 +39,16 @@ def loss(parameters, points, at, values, noise):
     matrix = covariance(points, parameters)[at][:, at] + torch.diag(noise)
     inverse = torch.linalg.inv(matrix)
     residual = values - (inverse.sum(0) @ values) / inverse.sum()
-    *logs, category, level, misfit = parameters
+    features = points.shape[-1]
+    logs, (category, level, misfit, *output) = parameters[:features], parameters[features:]
     prior = sum(log + (log - math.sqrt(2) - math.log(len(logs)) / 2) ** 2 / 6 for log in logs)
+    prior = prior + sum(each**2 / 2 for each in output)
     prior = prior + (category - 1) ** 2 / 2 + (level + 3) ** 2 / 8 + (misfit - math.log(0.05)) ** 2 / 8
     return residual @ inverse @ residual / 2 + torch.linalg.slogdet(matrix).logabsdet / 2 + prior
 
 
-def mode(*seen):
-    """Of the density, from the start and within the bounds of the text."""
+def mode(*seen, output=False):
+    """Of the density, from the start and within the bounds of the text, perhaps with an ``output`` scale."""
     features = seen[0].shape[-1]
 
     def both(x):
@@ -60,8 +61,9 @@ def mode(*seen):
         1,
         -3,
         math.log(0.05),
+        *[0] * output,
     ]
-    bounds = [(math.log(0.025), 12)] * features + [(-2, 6), (-12, 5), (-12, 2)]
+    bounds = [(math.log(0.025), 12)] * features + [(-2, 6), (-12, 5), (-12, 2), *[(-3, 4)] * output]
     return torch.tensor(minimize(both, begin, jac=True, bounds=bounds).x)
 
 
