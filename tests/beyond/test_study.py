@@ -233,5 +233,5 @@ def test_a_leader_without_a_result_is_called_so_and_the_plot_shows_where_the_stu
     assert re.match(r"No option beats option \d+ \(not tried yet\) by more than", study.verdict())
     labels = [line.get_label() for line in study.plot().axes[0].lines]
     assert labels == ["result", "best so far", "the study begins"]
-    study.tell("10", 10.0)
+    study.tell("10", 9.0)
     assert study.verdict().startswith("No option beats option 10 by more than")
