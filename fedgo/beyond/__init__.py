@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     from fedgo.beyond.guarantees.guarantee import Guarantee, guarded, guarded_fed_go_ucb
     from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
     from fedgo.beyond.method.advised import ADVISED, METHODS, SEARCH, UCB1, Advised
-    from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
+    from fedgo.beyond.method.epochs import Growing, Optimism, each_arm, surrogate_ucb
     from fedgo.beyond.method.gaussian_process import GaussianProcess
-    from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
+    from fedgo.beyond.method.networks import Relinearised
     from fedgo.beyond.method.surrogates import IndependentArms, Surrogate
     from fedgo.beyond.study.setup import Setup
     from fedgo.beyond.study.study import Study
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "method.advised": ("ADVISED", "METHODS", "SEARCH", "UCB1", "Advised",),
-    "method.epochs": ("Beginning", "Growing", "Optimism", "each_arm", "surrogate_ucb",),
+    "method.epochs": ("Growing", "Optimism", "each_arm", "surrogate_ucb",),
     "federation.client": ("Client",),
     "federation.local": ("at_random", "converse", "play",),
     "federation.plan": ("Fitting", "Plan",),
@@ -42,7 +42,7 @@ _MODULES = {
     "study.trials": ("Standing", "as_lines", "next_trials", "standings",),
     "method.gaussian_process": ("GaussianProcess",),
     "method.surrogates": ("IndependentArms", "Surrogate",),
-    "method.networks": ("LinearisedOnce", "Relinearised",),
+    "method.networks": ("Relinearised",),
 }  # fmt: skip
 _MODULE_OF = {name: module for module, names in _MODULES.items() for name in names}
 __all__ = sorted(_MODULE_OF)

@@ -2,15 +2,15 @@
 
 from collections.abc import Callable, Sequence
 
-from ways import FEW, SETTINGS, from_scratch, from_start
+from ways import from_scratch, from_start
 
-from fedgo import Network, Problem, Settings, Start, Trace, shared_start
+from fedgo import Network, Problem, Settings, Start, Trace
 from fedgo.beyond.evidence.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.guarantees.guarantee import Guarantee, guarded_fed_go_ucb
 from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
 from fedgo.beyond.method.epochs import Growing, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
-from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.method.surrogates import Surrogate
 
 
@@ -33,12 +33,6 @@ def network(problem: Problem) -> Network:
     return Network(problem.arms.shape[-1], 3)
 
 
-def linearised_once(problem: Problem) -> Sequence[Surrogate]:
-    """Those of Phase I, one for each run."""
-    start = shared_start(problem, network(problem), 2, 2, FEW)
-    return LinearisedOnce.at(start, SETTINGS.lam)
-
-
 LEARNERS_BEYOND = {
     "UCB1, counted": from_scratch(optimistic_ucb1, 0.3),
     "Exact intervals": from_start(tabular),
@@ -48,7 +42,6 @@ LEARNERS_BEYOND = {
     ),
     "Fitted kernel": fitted_kernel_ucb,
     "Gaussian process": epochs(lambda problem: GaussianProcess()),
-    "Network once": epochs(linearised_once, until=Growing(1.5)),
-    "Network again": epochs(lambda problem: Relinearised(network(problem))),
+    "Network again": epochs(lambda problem: Relinearised(network(problem)), until=Growing(1.5)),
     "Network, guarded": epochs(lambda problem: Relinearised(network(problem)), guarantee=Guarantee(3.0, 0.1)),
 }

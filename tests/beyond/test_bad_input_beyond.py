@@ -41,9 +41,9 @@ from fedgo.beyond.guarantees.guarantee import Guarantee, TabularIntervals, guard
 from fedgo.beyond.guarantees.kernel import KernelIntervals
 from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
 from fedgo.beyond.method.advised import ADVISED, METHODS, Advised
-from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
+from fedgo.beyond.method.epochs import Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
-from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.method.surrogates import IndependentArms, fitted
 from fedgo.confidence import Tally
 
@@ -85,7 +85,15 @@ CASES = [
     *row(guarded, SCRIPT | {"guarantee": SAFE}, problem=ANOTHER),
     *row(guarded, SCRIPT | {"problem": PROBLEM, "guarantee": SAFE}, clients=WHOLE, rounds=WHOLE),
     *row(guarded_fed_go_ucb, GIVEN | {"guarantee": SAFE}, **STARTED, guarantee=ANOTHER),
-    *row(surrogate_ucb, EPOCHS, problem=ANOTHER, clients=WHOLE, **PLANNED, optimism=ANOTHER, begins=ANOTHER),
+    *row(
+        surrogate_ucb,
+        EPOCHS,
+        problem=ANOTHER,
+        clients=WHOLE,
+        **PLANNED,
+        optimism=ANOTHER,
+        exploration=ANOTHER,
+    ),
     *row(Optimism, {}, kappa=FROM_0, untried=bad(-1), sigma=bad(0.0)),
     *row(surrogate_ucb, EPOCHS, surrogate=bad(kinds=("gp",))),
     *row(Fitting, {"sigma": 0.3, "rounds": 10}, rounds=WHOLE, sigma=ABOVE_0, how=NO_PLAN),
@@ -98,7 +106,6 @@ CASES = [
     *row(each_arm, {"problem": PROBLEM}, length=WHOLE),
     *row(GaussianProcess, warp=bad(kinds=("matern",))),
     *row(Relinearised, {"network": NETWORK}, network=bad(kinds=(25,)), starts=WHOLE),
-    *row(LinearisedOnce, {"network": NETWORK, "w0": SHARED.w0[0, 0]}, w0=bad(MEANS[0]), lam=bad(0.0)),
     *row(GaussianProcess().fit, {"arms": ARMS[0], "data": Tally(ONES, MEANS[0])}, sigma=bad(0.0)),
     *row(fn_ucb, SIZES | {"settings": PLAIN}, **PLAYED, settings=ANOTHER, descent=WHOLE, hidden=bad(3)),
     *row(fitted_kernel_ucb, {"problem": PROBLEM, "clients": 2, "rounds": 2}, kappa=FROM_0, clients=WHOLE),
@@ -129,10 +136,7 @@ def test_an_argument_beyond_the_paper_that_cannot_be_is_refused_by_its_name(call
 
 # What follows from several arguments together: the call, and what its error names.
 TOGETHER = [
-    (lambda: surrogate_ucb(problem(sigma=0.2), GaussianProcess(), 2, 2, begins=Beginning(SHARED)), "problem"),
     (lambda: exact_go_ucb(PRIVATE, 1.0), "w0"),
-    (lambda: surrogate_ucb(PROBLEM, [GaussianProcess()], 2, 2), "surrogates"),
-    (lambda: Beginning(SHARED, Exploration.nothing(2)), "exploration"),
     (lambda: fit([0, 5, 0], [0, 1, 0]), "distinct arms"),
     (lambda: fit([1, 2, 3], [2, 4, 6]), "mean reward of every arm"),
     (lambda: fit([1, 2, 0], [2, 4, 0], Relinearised(NETWORK)), "mean reward of every arm"),

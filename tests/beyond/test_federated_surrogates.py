@@ -17,9 +17,10 @@ from fedgo.beyond.federation import wire
 from fedgo.beyond.federation.model import course
 from fedgo.beyond.federation.wire import Kind, Refused
 from fedgo.beyond.method.advised import ADVISED, METHODS
-from fedgo.beyond.method.epochs import Beginning, Growing, each_arm, surrogate_ucb
+from fedgo.beyond.method.epochs import Growing, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess, single_task_gp
-from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.method.networks import Relinearised
+from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import IndependentArms
 
 
@@ -59,7 +60,8 @@ def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds
         rounds,
         until=Growing(1.6),
         optimism=ADVISED.optimism(clients * rounds),
-        begins=Beginning(exploration=exploration, foretold=True),
+        exploration=exploration,
+        foretold=True,
     )
     up, down = bill(simulated, Growing(1.6), arms)
     assert play(problem, plan, clients * rounds) == replace(simulated, up=up, down=down)
@@ -141,7 +143,6 @@ class Modelled:
 
 
 def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
-    w0 = torch.linspace(0, 1, Network(2, 2).size, dtype=torch.float64)
     several = [
         RIDGE,
         Relinearised(Network(2, 2), 2),
@@ -149,8 +150,8 @@ def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
         GaussianProcess(warp=True),
         Modelled(single_task_gp),
         Modelled(functools.partial(single_task_gp, kernel=bill)),
-        LinearisedOnce(Network(2, 2), w0),
-        LinearisedOnce(Network(2, 2), w0 + 1e-9),
+        Sites(),
+        Sites(outputscale=True),
     ]
     changes = [
         {"share": 0.4},

@@ -9,7 +9,7 @@ from instances import INF, double, random_problem, tally
 from reference.go_ucb import value_and_gradient
 
 from fedgo import Langevin, Network, realizable
-from fedgo.beyond.method.epochs import Beginning, Growing, each_arm, surrogate_ucb
+from fedgo.beyond.method.epochs import Growing, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.method.surrogates import IndependentArms, Observed, fitted
@@ -88,7 +88,7 @@ def test_each_arm_is_pulled_before_one_is_pulled_again():
         assert found.arm.shape == (3, length)
         counts = torch.nn.functional.one_hot(found.arm, arms).sum(1)
         assert (counts.amax(1) - counts.amin(1) <= 1).all()
-    trace = surrogate_ucb(problem, IndependentArms(), 2, 4, begins=Beginning(exploration=found))
+    trace = surrogate_ucb(problem, IndependentArms(), 2, 4, exploration=found)
     assert trace.phase_one == length and torch.equal(trace.arm[:, :length], found.arm)
 
 

@@ -14,9 +14,9 @@ from fedgo.beyond.evidence.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.guarantees.guarantee import Guarantee, guarded_fed_go_ucb
 from fedgo.beyond.guarantees.optimist import optimistic_ucb1
 from fedgo.beyond.method.advised import ADVISED, UCB1, Advised
-from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
+from fedgo.beyond.method.epochs import Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
-from fedgo.beyond.method.networks import LinearisedOnce, Relinearised
+from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.method.surrogates import Surrogate
 from fedgo.experiments.players import Call, Player, from_scratch, grid, known_as, measured
 from fedgo.experiments.roster import ALGORITHMS
@@ -28,7 +28,7 @@ from fedgo.trace import Trace
 GUARD_GAMMA = 0.3  # at this γ a guard synchronises about as often as Fed-GO-UCB with γ = 1
 
 
-SurrogateOf = Callable[[World], Surrogate | tuple[Surrogate, ...]]  # one for all runs, or one for each
+SurrogateOf = Callable[[World], Surrogate]
 
 
 @known_as(optimistic_ucb1)
@@ -73,8 +73,7 @@ def surrogate(
     """Return a function that plays a surrogate in epochs, with the "kappa" of a setting as the weight of exploration.
 
     Args:
-        model: Returns for a world one surrogate for all runs, or one for each run. The latter have to be linearised at
-            the ŵ₀ of the world's Phase I, which is then the first part of the trace.
+        model: Returns for a world the surrogate of all runs.
         until: The rule that ends an epoch.
         guard: The threshold γ for synchronisations of a guard inside which the surrogate plays; None means without one.
         arms_first: Whether each of the K arms is pulled once in place of Phase I. Phase II is then shortened or
@@ -83,15 +82,13 @@ def surrogate(
 
     def play(world: World, setting: Setting) -> Trace:
         fitted, arms, rounds = model(world), world.problem.means.shape[1], world.rounds
-        start = world.shared if isinstance(fitted, tuple) else None  # linearised once, at each run's own ŵ₀
         exploration = None
         if arms_first:
             exploration, rounds = each_arm(world.problem, arms), (world.steps - arms) // world.clients
-        begins = Beginning(start, exploration)
         promise = None if guard is None else guarantee(world, gamma=guard)
         return surrogate_ucb(
             world.problem, fitted, world.clients, rounds, until=until,
-            optimism=Optimism(setting["kappa"]), begins=begins, guarantee=promise,
+            optimism=Optimism(setting["kappa"]), exploration=exploration, guarantee=promise,
         )  # fmt: skip
 
     return play
@@ -121,14 +118,6 @@ def process(world: World) -> Surrogate:
 def network(world: World) -> Surrogate:
     """Return a surrogate that at every fit fits the network of ``world`` to all data anew and linearises it there."""
     return Relinearised(world.network)
-
-
-def once(world: World) -> tuple[Surrogate, ...]:
-    """Return for each run the network of ``world`` as a surrogate that is linearised once, at the ŵ₀ of Phase I.
-
-    The regularisation weight λ = 0.0001 is the one that the tuning chose for Fed-GO-UCB on Hartmann6.
-    """
-    return LinearisedOnce.at(world.shared, lam=0.0001)
 
 
 CERTIFIED = 20  # a guard certifies something from about this many pulls of each arm on
@@ -226,7 +215,7 @@ VARIANTS: dict[str, Player] = {
     "process, each arm first": _variant(process, arms_first=True),
     "network, refitted": _variant(network),
     "network, as printed but refitted": _REMOVED,
-    "network, linearised once": _variant(once),
+    "network, linearised once": _REMOVED,
     "network, as printed with Phase I data": _REMOVED,
     "network, as printed": _REMOVED,
 }

@@ -151,7 +151,7 @@ ABLATION = _Study(
     rungs=lambda name: (Rung(4, ABLATION_RUNS["tuning"]),),
     regimes=lambda name: (FEW, WITH_500),
     runs=lambda name, regime: ABLATION_RUNS["evaluation"] * ((regime,) in _ablated(name)),
-    # the clients of these planned each for itself or on an event
+    # the clients of these planned each for itself or on an event, or a network was linearised at ŵ₀ in every fit
     needs={name: "fedgo_at_d8000e1" for name, player in VARIANTS.items() if player.call is measured},
 )
 

@@ -79,7 +79,7 @@ class Fitting:
         remedy = "clients that differ have their own model: leave out how"
         require(fits, "how.surrogate", how.surrogate, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
-        require_epochs([how.surrogate], self.rounds, how.until, how.optimism(1, sigma))
+        require_epochs(how.surrogate, self.rounds, how.until, how.optimism(1, sigma))
 
 
 @dataclass(frozen=True, eq=False)

@@ -24,7 +24,7 @@ from typing import Any, Literal, get_args
 from torch import Tensor
 
 from fedgo._checks import count, number, require
-from fedgo.beyond.method.epochs import Beginning, Growing, Optimism, each_arm, surrogate_ucb
+from fedgo.beyond.method.epochs import Growing, Optimism, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.planning import plan
 from fedgo.beyond.method.search import searching
@@ -153,10 +153,9 @@ class Advised:
         arms, budget = problem.means.shape[1], clients * rounds
         first = self.first(clients, arms, rounds)
         left = phase_one_length(clients, rounds) + budget - first
-        begins = Beginning(exploration=each_arm(problem, first), foretold=True)
         return surrogate_ucb(
             problem, self.surrogate, clients, max(1, -(-left // clients)), until=self.until,
-            optimism=self.optimism(budget, sigma), begins=begins,
+            optimism=self.optimism(budget, sigma), exploration=each_arm(problem, first), foretold=True,
         )  # fmt: skip
 
     def epoch(

@@ -20,15 +20,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, extra, number, on_cpu, require, require_kind
+from fedgo._checks import count, extra, number, on_cpu, require_kind
 from fedgo.beyond.guarantees.guarantee import Guarantee, exchange, guarded, phase_one_tally
 from fedgo.beyond.guarantees.optimist import counts_and_sums
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.planning import plan
 from fedgo.beyond.method.surrogates import Fitted, Surrogate, fitted, why_it_failed
 from fedgo.confidence import Tally
-from fedgo.messages import names_arms
-from fedgo.phase_one import Exploration, Start, explore, phase_one_length
+from fedgo.phase_one import Exploration, explore, phase_one_length
 from fedgo.phase_two import place
 from fedgo.problem import Problem
 from fedgo.simulation import order_of_ties, simulate
@@ -100,29 +99,6 @@ class Optimism:
         return torch.where(counts > 0, weights[0], weights[1])
 
 
-@dataclass(frozen=True)
-class Beginning:
-    """The pulls before the first fit, by default ⌈√(NT)⌉ uniform ones, and how the clients share their rewards.
-
-    Args:
-        start: The paper's Phase I, with its pulls and the parameters ŵ₀ of the network that were fitted to them.
-        exploration: Other pulls, for instance those of `each_arm`.
-        foretold: Whether all clients and the server know the arms of these pulls beforehand, from a common seed. Then
-            only the sums of the rewards are sent, unless a guard plays.
-
-    Raises:
-        ValueError: Both ``start`` and ``exploration`` are given.
-    """
-
-    start: Start | None = None
-    exploration: Exploration | None = None
-    foretold: bool = False
-
-    def __post_init__(self) -> None:
-        both = self.start is not None and self.exploration is not None
-        require(not both, "exploration", "given", "a start has its own; give one of the two")
-
-
 class EpochState(NamedTuple):
     """The state of `Epochs`.
 
@@ -153,10 +129,10 @@ class Epochs:
         learners: The number N of clients.
         arms: The features of the arms, (S, K, d_x).
         runs: The numbers of the runs, which errors name.
-        surrogates: The surrogate of each run.
+        surrogate: The surrogate of every run.
         first: The counts and sums that everybody knows before the first fit, (S, K) each.
         order: Of tied arms of a plan the one with the largest number here is pulled, (S, 1, K).
-        sigma: The standard deviation σ of a reward's noise that the surrogates are given.
+        sigma: The standard deviation σ of a reward's noise that the surrogate is given.
         optimism: The weight κ.
         until: The rule that ends an epoch.
         steps: The number NT of pulls of Phase II.
@@ -166,7 +142,7 @@ class Epochs:
     learners: int
     arms: Tensor
     runs: tuple[int, ...]
-    surrogates: tuple[Surrogate, ...]
+    surrogate: Surrogate
     first: Tally
     order: Tensor
     sigma: float
@@ -181,12 +157,12 @@ class Epochs:
         return self._epoch(run, self.first, torch.zeros_like(run), [None] * len(run))
 
     def _epoch(self, run: Tensor, server: Tally, turn: Tensor, before: Sequence[Fitted | None]) -> EpochState:
-        """Fit the surrogates of R runs to ``server`` (R, K), plan the epoch whose first pull ``turn`` makes, (R,)."""
+        """Fit the surrogate of R runs to ``server`` (R, K), plan the epoch whose first pull ``turn`` makes, (R,)."""
         fits: list[Fitted] = []
         kept = torch.zeros(len(run), dtype=torch.bool)
         for r, counts, sums, last in zip(run.tolist(), *server, before, strict=True):
             try:
-                fit = fitted(self.surrogates[r], self.arms[r], Tally(counts, sums), self.sigma, last)
+                fit = fitted(self.surrogate, self.arms[r], Tally(counts, sums), self.sigma, last)
             except Exception as error:
                 why = f"({why_it_failed(error)}): scale arms and rewards to order 1, or explore longer"
                 if last is None:
@@ -244,14 +220,13 @@ def sums_alone(tally: Tally) -> Message[Tally]:
     return Message(tally, (tally.counts > 0).sum(-1))
 
 
-def require_epochs(surrogates: Sequence[Surrogate], rounds: int, until: Growing, optimism: Optimism) -> None:
+def require_epochs(surrogate: Surrogate, rounds: int, until: Growing, optimism: Optimism) -> None:
     """Check that `surrogate_ucb` can play in epochs with these arguments."""
-    for surrogate in surrogates:
-        remedy = "give a Surrogate, GaussianProcess() for instance"
-        require_kind(hasattr(surrogate, "fit"), "surrogate", surrogate, remedy)
-        if isinstance(surrogate, GaussianProcess):
-            with extra("study"):  # refuse now and not at the first fit
-                import scipy.optimize  # noqa: F401
+    remedy = "give a Surrogate, GaussianProcess() for instance"
+    require_kind(hasattr(surrogate, "fit"), "surrogate", surrogate, remedy)
+    if isinstance(surrogate, GaussianProcess):
+        with extra("study"):  # refuse now and not at the first fit
+            import scipy.optimize  # noqa: F401
     count("rounds", rounds, "give T, at least one round")
     require_kind(isinstance(until, Growing), "until", until, "give Growing(factor)")
     require_kind(isinstance(optimism, Optimism), "optimism", optimism, "give Optimism(kappa)")
@@ -280,25 +255,28 @@ def distinct(arms: int, length: int, source: torch.Generator) -> Tensor:
 @on_cpu
 def surrogate_ucb(
     problem: Problem,
-    surrogate: Surrogate | Sequence[Surrogate],
+    surrogate: Surrogate,
     clients: int,
     rounds: int,
     *,
     until: Growing | None = None,
     optimism: Optimism = Optimism(),
-    begins: Beginning = Beginning(),
+    exploration: Exploration | None = None,
+    foretold: bool = False,
     guarantee: Guarantee | None = None,
 ) -> Trace:
     """Play T₀ pulls of Phase I and then T rounds in epochs, each of which is planned with a new fit of a surrogate.
 
     Args:
         problem: S runs of a bandit problem.
-        surrogate: One surrogate for all runs, or a sequence with one for each run.
+        surrogate: The surrogate.
         clients: The number N of clients.
         rounds: The number T of rounds, so that Phase II has NT pulls.
         until: The rule that ends an epoch; None means ``Growing()``.
         optimism: The weight κ in the index of an arm, and the σ that the surrogate is given.
-        begins: The pulls before the first fit.
+        exploration: The pulls before the first fit, for instance those of `each_arm`; None means ⌈√(NT)⌉ uniform ones.
+        foretold: Whether all clients and the server know the arms of these pulls beforehand, from a common seed. Then
+            only the sums of the rewards are sent, unless a guard plays.
         guarantee: The numbers of a guard. If they are given, the guard decides whether each planned arm is pulled or
             the arm with the largest upper bound (`guarded`), and the guard's event ends the epochs.
 
@@ -309,40 +287,29 @@ def surrogate_ucb(
 
     Raises:
         TypeError: An argument is of another kind.
-        ValueError: N or T is below 1; a sequence does not have one surrogate for each run; the ``start`` in ``begins``
-            holds another object than ``problem`` or gives each client a ŵ₀ of its own; the first fit of a run fails; or
-            the index of an arm is NaN.
+        ValueError: N or T is below 1, the first fit of a run fails, or the index of an arm is NaN.
         ImportError: A library that a fit needs is missing, SciPy for a `GaussianProcess` for instance.
     """
     require_kind(isinstance(problem, Problem), "problem", problem, "give a Problem")
     count("clients", clients, "give N, at least one client")
-    runs, arms = problem.means.shape
-    each = tuple(surrogate) if isinstance(surrogate, Sequence) else (surrogate,) * runs
-    remedy = f"give one, or one for each of {runs} runs"
-    require(len(each) == runs, "the number of surrogates", len(each), remedy)
+    arms = problem.means.shape[1]
     until = Growing() if until is None else until
-    require_epochs(each, rounds, until, optimism)
-    require_kind(isinstance(begins, Beginning), "begins", begins, "give Beginning(start or exploration)")
+    require_epochs(surrogate, rounds, until, optimism)
+    fits = exploration is None or isinstance(exploration, Exploration)
+    require_kind(fits, "exploration", exploration, "give an Exploration, that of each_arm for instance")
     sigma = problem.sigma if optimism.sigma is None else optimism.sigma
-    start, exploration = begins.start, begins.exploration
-    if start is not None:
-        remedy = "give start.problem, the one on which the start was made"
-        require(start.problem is problem, "the problem", problem.name, remedy)
-        start.require(start.encoding, shared=True)
-        exploration = start.exploration
-    told = start is not None and names_arms(start.encoding)  # the server knows the data of Phase I already
     exploration = exploration or explore(problem, phase_one_length(clients, rounds))
     first, begun = phase_one_tally(exploration, 1, arms).summed(), exploration.arm.shape[1]
     if guarantee is None:
-        message = sums_alone if begins.foretold else counts_and_sums
-        exploration, first = exchange(exploration, clients, arms, told, message)
+        message = sums_alone if foretold else counts_and_sums
+        exploration, first = exchange(exploration, clients, arms, False, message)
     learner = Epochs(
-        clients, problem.arms, problem.runs, each, first, order_of_ties(problem, 1),
+        clients, problem.arms, problem.runs, surrogate, first, order_of_ties(problem, 1),
         sigma, optimism, until, clients * rounds, begun,
     )  # fmt: skip
-    name = f"{type(each[0]).__name__}, joint"
+    name = f"{type(surrogate).__name__}, joint"
     if guarantee is not None:
-        return guarded(f"{name}, guarded", problem, learner, exploration, clients, rounds, guarantee, told)
+        return guarded(f"{name}, guarded", problem, learner, exploration, clients, rounds, guarantee)
     return simulate(name, problem, learner, exploration, clients, clients * rounds)
 
 

@@ -1,4 +1,4 @@
-"""Surrogates that linearise a network: once at the parameters ŵ₀ of Phase I, or at parameters fitted anew each time."""
+"""A surrogate that fits a network to all data and linearises it at the fitted parameters."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -6,11 +6,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fedgo._checks import count, number, require, require_kind
+from fedgo._checks import count, require_kind
 from fedgo.beyond.method.surrogates import Fitted, Noise, Observed, as_number, observed
 from fedgo.confidence import Tally
 from fedgo.network import Network, Parametric
-from fedgo.phase_one import Start
 
 _STEPS, _SETTLE = 40, 4  # Gauss–Newton steps of a fit, and steps between two updates of the weight decay
 # the step sizes that a Gauss–Newton step tries, as shares of the way to the mean of the linearised posterior
@@ -69,41 +68,6 @@ def linear(
     residual = (seen.means - prior[seen.at]).unsqueeze(-1)
     mean = prior + (half.mT @ torch.linalg.solve_triangular(factor, residual, upper=False)).squeeze(-1)
     return Linear(mean, features, half, effect, w, decay)
-
-
-@dataclass(frozen=True)
-class LinearisedOnce:
-    """The paper's model as a surrogate: a network f(x; w) linearised at ŵ₀ in every fit, with w ~ N(ŵ₀, (σ²/λ)I).
-
-    Args:
-        network: The network f(x; w), with d_w parameters.
-        w0: ŵ₀, (d_w,) float64.
-        lam: The regularisation weight λ > 0.
-
-    Raises:
-        ValueError: ``w0`` does not have the shape (d_w,), or λ is not positive and finite.
-        TypeError: λ is not a number.
-    """
-
-    network: Parametric
-    w0: Tensor
-    lam: float = 1.0
-
-    def __post_init__(self) -> None:
-        require(self.w0.shape == (self.network.size,), "the shape of w0", tuple(self.w0.shape), "give (d_w,)")
-        number("lam", self.lam, "give a positive regularisation weight λ", above=0)
-
-    @classmethod
-    def at(cls, start: Start, lam: float = 1.0) -> "tuple[LinearisedOnce, ...]":
-        """Return one surrogate for each run of Phase I (``start``), linearised at the ŵ₀ that its clients share."""
-        return tuple(cls(start.network, w0, lam) for w0 in start.w0.squeeze(1))
-
-    def fit(self, arms: Tensor, data: Tally, sigma: Noise, before: Fitted | None = None) -> Linear:
-        sigma = as_number(sigma, data)
-        seen, scale = observed(data, sigma, least=0), sigma / self.lam**0.5
-        features = self.network.gradients(self.w0, arms) * scale
-        decay = torch.full_like(self.w0, self.lam / sigma**2)
-        return linear(features, self.network.values(self.w0, arms), seen, 0.0, self.w0, decay)
 
 
 @dataclass(frozen=True)

@@ -8,8 +8,7 @@ Here f(x) is the mean reward of the arm x, which is one of K, and σ the standar
 nothing from one arm about another. `Relinearised` fits the paper's network anew to all data and linearises it at the
 fitted parameters, which is the linearised Laplace approximation, with a weight decay chosen by the evidence (MacKay,
 Neural Computation 1992, https://doi.org/10.1162/neco.1992.4.3.448; Immer, Korzepa and Bauer, AISTATS 2021,
-https://arxiv.org/abs/2008.08400). `LinearisedOnce` is the paper's model (eqs. 4–6): the network is linearised at the
-parameters ŵ₀ that Phase I has fitted, in every fit at the same ones.
+https://arxiv.org/abs/2008.08400).
 
 Because the arms are finitely many and public, a fit needs only counts and sums. Whoever has them can make the fit, and
 nothing else has to be sent.
