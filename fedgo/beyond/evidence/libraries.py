@@ -34,7 +34,7 @@ from fedgo.experiments.runner import Job
 from fedgo.problem import Problem
 
 # The arm that a library finds best, (), given the pulled arms and their rewards, (n,) each.
-Name = Callable[[Tensor, Tensor], Tensor]
+Best = Callable[[Tensor, Tensor], Tensor]
 
 
 def fit_to_pulls(surrogate: Surrogate, arms: Tensor, arm: Tensor, reward: Tensor, sigma: float) -> Fitted:
@@ -43,7 +43,7 @@ def fit_to_pulls(surrogate: Surrogate, arms: Tensor, arm: Tensor, reward: Tensor
     return surrogate.fit(arms, Tally(counts, sums), sigma)
 
 
-def botorch(improve: bool, problem: Problem) -> tuple[Choose, Name]:
+def botorch(improve: bool, problem: Problem) -> tuple[Choose, Best]:
     """Choose by BoTorch's log noisy expected improvement if ``improve``, otherwise by Thompson sampling, where each arm
     has the largest value in a sample of the posterior; name the arm with the largest posterior mean.
 
@@ -90,7 +90,7 @@ def most_improving(model: Any, cube: Tensor, arm: Tensor, wanted: int, seed: int
     return torch.cdist(points, cube).argmin(-1)
 
 
-def scikit_learn(problem: Problem) -> tuple[Choose, Name]:
+def scikit_learn(problem: Problem) -> tuple[Choose, Best]:
     """Choose the arms with the largest mean + 2 standard deviations of the next reward by scikit-learn's process, and
     name the one with the largest mean.
     """
@@ -116,7 +116,7 @@ def scikit_learn(problem: Problem) -> tuple[Choose, Name]:
     return choose, lambda arm, reward: moments(arm, reward)[0].argmax()
 
 
-def optuna_tpe(problem: Problem) -> tuple[Choose, Name]:
+def optuna_tpe(problem: Problem) -> tuple[Choose, Best]:
     """Choose the arms nearest to the points of the unit cube that Optuna's TPE (tree-structured Parzen estimator)
     proposes in one study, and name the arm with the largest single reward.
     """
@@ -138,7 +138,7 @@ def optuna_tpe(problem: Problem) -> tuple[Choose, Name]:
 
 
 OPTUNA = "Optuna, TPE"
-LIBRARIES: dict[str, Callable[[Problem], tuple[Choose, Name]]] = {
+LIBRARIES: dict[str, Callable[[Problem], tuple[Choose, Best]]] = {
     "BoTorch, Thompson": partial(botorch, False),
     "BoTorch, qLogNEI": partial(botorch, True),
     "scikit-learn, bound": scikit_learn,

@@ -69,7 +69,7 @@ def random_order(table: Measured, run: int, trials: int) -> tuple[Choose, Name]:
     return choose, name
 
 
-def botorch(improve: bool, table: Measured, run: int, trials: int) -> tuple[Choose, Name]:
+def botorch_inferring(improve: bool, table: Measured, run: int, trials: int) -> tuple[Choose, Name]:
     """Choose by BoTorch's log noisy expected improvement if ``improve``, otherwise by Thompson sampling, and name the
     option with the largest posterior mean.
 
@@ -106,7 +106,7 @@ def botorch(improve: bool, table: Measured, run: int, trials: int) -> tuple[Choo
     return choose, lambda tried, rewards: Named(int(fitted(tried, rewards).posterior(cube).mean.argmax()))
 
 
-def optuna_tpe(table: Measured, run: int, trials: int) -> tuple[Choose, Name]:
+def optuna_anew(table: Measured, run: int, trials: int) -> tuple[Choose, Name]:
     """Choose the options nearest to the points of the unit cube that Optuna's TPE proposes, and name the option with
     the largest single reward.
     """
@@ -163,9 +163,9 @@ BEFORE = "fedgo, before"
 SEARCHERS: dict[str, Begin] = {
     "fedgo, best": partial(by_method, SEARCH),
     "fedgo, reward": partial(by_method, ADVISED),
-    "BoTorch, qLogNEI": partial(botorch, True),
-    "BoTorch, Thompson": partial(botorch, False),
-    OPTUNA: optuna_tpe,
+    "BoTorch, qLogNEI": partial(botorch_inferring, True),
+    "BoTorch, Thompson": partial(botorch_inferring, False),
+    OPTUNA: optuna_anew,
     "random order": random_order,
 }
 
