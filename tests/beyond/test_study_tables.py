@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from fedgo.beyond import Client, Fitting, Options, Plan, Server, Study, converse
 from fedgo.beyond.study import cli
 from fedgo.beyond.study.plates import plate, tell_plate
-from fedgo.beyond.study.table import COUNTS, Table, read
+from fedgo.beyond.study.table import COUNTS, OTHER, Table, read
 
 SCREEN = """ligand,SMILES,base,temperature,pressure,operator,yield
 XPhos,CC(C)P,KOAc,90,1,Ann,61
@@ -113,14 +113,21 @@ def test_a_table_is_read(text: str, how: dict[str, Any], names: list[str] | None
 ROLES = {  # a table whose last column has the results, and the roles of the others
     "rises by 1": ("Temp,Time,yield\n20,0,5\n21,1,7\n22,2,9\n23,0,\n", ["number"] * 2),
     "orders": ("RunOrder,StdOrder,T,y\n3,2,20,1\n1,3,30,2\n2,1,20,3\n", [COUNTS, COUNTS, "number"]),
-    "replicates": ("t,rep1,rep2\n1,5,6\n2,7,8\n", ["number", "it looks like another result"]),
+    "replicates": ("t,rep1,rep2\n1,5,6\n2,7,8\n", ["number", OTHER]),
     "EDBO+": ("t,priority,y\n1,-1,5\n2,0,PENDING\n3,0,PENDING\n", ["number", "EDBO+ computed it"]),
     "spectra": ("ligand,400,410,y\nA,1,2,3\nB,2,2,4\nA,2,3,5\n", ["category", "number", "number"]),
     "pandas' headers": ("0,1,2\n5.1,3.5,10\n4.9,3.0,20\n", ["number"] * 2),
     "blanks": ("x  y  z\n1.5  2  3\n2.5  1  4\n", ["number"] * 2),
     "commas in a header": ("a (1,2,3);y\n1,5;2\n2,5;3\n", ["number"]),
     "signs": ("pattern,t,y\n--,1,5\n-+,2,.\n++,3,7\n", ["category", "number"]),
-    "only a setting": ("T,ee,y\n80,9,55\n90,9,60\n100,,\n", ["number", "it looks like another result"]),
+    "only a setting": ("T,ee,y\n80,9,55\n90,9,60\n100,,\n", ["number", OTHER]),
+    "single results, their mean and spread": (
+        "T,raw1,mean,y_sd,y\n80,1,9,2,5\n90,2,9,2,6\n",
+        ["number"] + [OTHER] * 3,
+    ),
+    "ionic strength": ("Ionic strength (mM),target pH,y\n50,7,1\n90,8,3\n", ["number"] * 2),
+    "row names": ("rownames,dose,rep,y\n1,2,1,5\n2,2,2,6\n3,4,1,7\n", [COUNTS, "number", COUNTS]),
+    "Design-Expert": ("Std,Run,A:T,y\n3,1,60,7\n1,2,50,5\n2,3,60,8\n", [COUNTS, COUNTS, "number"]),
     "labels in any order": (
         "Flask No.,NO,t,y\n7,300,2,5\n2,100,2,6\n9,200,1,7\n",
         ["name", "number", "number"],
@@ -133,6 +140,39 @@ ROLES = {  # a table whose last column has the results, and the roles of the oth
         ["name", "number", "number"],
     ),
 }
+
+
+def test_all_columns_that_need_a_remedy_are_named_at_once(tmp_path: Path) -> None:
+    path = written(tmp_path, "a,b,y\n1,2,5\n,3,6\n4,x,7\n")
+    with pytest.raises(ValueError, match=r"column 'a' in row 2 is '': .*; the column 'b' in row 3 is 'x': "):
+        read(path, result="y")
+
+
+class Book:
+    """An Excel file with two sheets."""
+
+    sheet_names = ("Info", "Data")
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> "Book":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def parse(self, sheet: str, **_: Any) -> pd.DataFrame:
+        return pd.DataFrame([["Project", "Owner"], ["x", sheet]])
+
+
+def test_of_an_excel_file_with_several_sheets_the_one_that_is_read_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pd, "ExcelFile", Book)
+    path = written(tmp_path, "", name="two.xlsx")
+    with pytest.warns(UserWarning, match="of two.xlsx only the sheet 'Info' is read; move another .*: Data"):
+        assert read(path).options.names == ("x",)
 
 
 @pytest.mark.parametrize("case", ROLES)

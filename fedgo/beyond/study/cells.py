@@ -6,6 +6,7 @@ header, a second header and decimal commas are dealt with here; `fedgo.beyond.st
 
 import re
 import unicodedata
+import warnings
 from codecs import BOM_UTF16_BE, BOM_UTF16_LE
 from collections import Counter
 from itertools import islice, takewhile
@@ -137,8 +138,12 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
     how: dict[str, Any] = {"header": None, "dtype": str, "na_filter": False}
     try:
         if path.suffix.lower() in _EXCEL:
-            said.append("read: the first sheet")
-            return pd.read_excel(path, **how)
+            with pd.ExcelFile(path) as book:
+                first, *others = map(str, book.sheet_names)
+                if others:
+                    remedy = f"move another to the front: {short(', '.join(others))}"
+                    warnings.warn(f"of {path.name} only the sheet {first!r} is read; {remedy}", stacklevel=5)
+                return book.parse(first, **how)
         with open(path, "rb") as file:
             encoding = "utf-16" if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
         with open(path, encoding=encoding) as file:

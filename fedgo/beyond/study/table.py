@@ -25,18 +25,22 @@ with extra("study"):
     import pandas as pd
 
 NUMBER, CATEGORY, NAME, RESULT = "number", "category", "name", "result"
-OTHER = "it looks like another result"
+OTHER = "it looks like another result; if it is a setting, give --number"
 COUNTS = "it numbers the rows; if it is a setting, give --number"
 _ALWAYS = "it is always "
 _RESULTS = re.compile(
-    r"(?i)(?<![a-z])(yield|ee|result|reward|strength|score|response|objective|target|conversion|selectivity"
-    r"|measured|(rep|replicate)[ _]?(?=\d))s?(?![a-z])"
+    r"(?i)(?<![a-z])(yield|ee|result|reward|(?<!ionic[ _])(?<!field[ _])strength|score|response|objective"
+    r"|target(?![ _](temp|ph))|conversion|selectivity|measured)s?(?![a-z])"
+)
+_REPLICATES = re.compile(  # single results, their means and their spreads
+    r"(?i)(?<![a-z])((rep|replicate|raw|value)s?[ _]?\d+|(mean|avg|average|std|stdev|sd|sem)$)"
 )
 # the words in the header of a column that numbers the rows, one after the other or in any order
 _COUNTERS = re.compile(
-    "((expt?|experiment|entry|run|row|sample|trial|test|rxn|reaction|versuch) ?)+|((std|standard|run|random) ?)?order"
-    "|(?!number of).*(number|num|index)|no"
+    "((expt?|experiment|entry|run|row|rowname|sample|trial|test|rxn|reaction|versuch|obs|observation|iter|iteration"
+    "|round|formulation)s? ?)+|((std|standard|run|random) ?)?order|std|(?!number of).*(number|num|index)|no"
 )
+_REPEATS = re.compile("(rep|replicate)s?( (no|nr|number|id))?")
 _LABELS = re.compile(r"(?!no of|no$)(.*(\b|run|sample|test)(no|nr|id|idx|name)|.*nummer|.*unnamed)")
 # the first cell of a row that sums up the others, and of a footnote
 _SUMS = {"total", "sum", "average", "avg", "mean", "median", "summe", "mittelwert"}
@@ -337,19 +341,28 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     """Return the role of each column of a table with which a study begins."""
     result = next((header for header, role in given.items() if role == RESULT), None)
     without = None if result is None else missing(cells[result]) & cells[result].str.lower().ne(FAILED)
-    roles = {header: _kind(cells[header], given.get(header), without) for header in cells}
+    roles, wrong = dict[str, str](), list[str]()
+    for header in cells:
+        try:
+            roles[header] = _kind(cells[header], given.get(header), without)
+        except ValueError as error:
+            wrong.append(str(error))
+    if wrong:
+        raise ValueError("; ".join(wrong[:_MOST]))
     free = [header for header in cells if header not in given]
-    likely = [h for h in free if roles[h] == RESULT or (roles[h] == NUMBER and _RESULTS.search(h))]
+    counts = [h for h in free if roles[h] == NUMBER and _counts(cells, h)]
+    looks = {h: (not _RESULTS.search(h), bool(_REPLICATES.search(h))) for h in free if h not in counts}
+    plain = (True, False)  # it looks like neither
+    likely = [h for h, look in looks.items() if roles[h] == RESULT or (roles[h] == NUMBER and look != plain)]
     if likely and result is None:
-        likely.sort(key=lambda header: not _RESULTS.search(header))
+        likely.sort(key=lambda header: looks[header])
         rows = _rows(cells.index[cells[likely[0]] == ""])
         otherwise = f"fill in row {rows}, or give --ignore" if rows else "--number or --ignore"
         remedy = f"is it the result? Then give --result {_either(likely[:1])}, otherwise {otherwise}"
         raise ValueError(f"the column is {_either(likely[:4])}: {remedy}")
     roles |= dict.fromkeys(likely, OTHER)
-    counts = [h for h in free if roles[h] == NUMBER and _counts(cells, h)]
     roles |= dict.fromkeys(counts, COUNTS)
-    numbered = [h for h in counts if h == cells.columns[0]]
+    numbered = [h for h in counts if h == cells.columns[0] and cells[h].is_unique]
     texts = [h for h in free if roles[h] == CATEGORY and cells[h].is_unique]
     names = numbered or [h for h in texts if cells[h].map(may_name).all()]
     if names and NAME not in given.values():
@@ -421,8 +434,10 @@ def _is_merged(cells: pd.Series) -> bool:
 def _counts(cells: pd.DataFrame, header: str) -> bool:
     """Return whether a column numbers the rows, by its header, or as the first one that counts from 0 or 1."""
     numbers, words = floats(cells[header]), " ".join(re.findall(r"[^\W\d_]+", header.lower()))
-    if not cells[header].str.isdecimal().all() or not numbers.is_unique:
+    if not cells[header].str.isdecimal().all():
         return False
+    if not numbers.is_unique:
+        return bool(_REPEATS.fullmatch(words))
     # experiments may have few gaps, as in a table that `fedgo export` wrote, where equal rows are one
     most = len(cells) * (1 if re.search("num|index", words) else 1.5)
     rising = numbers.diff()[1:].gt(0).all() or numbers.max() - numbers.min() < most
