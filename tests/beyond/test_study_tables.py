@@ -3,8 +3,10 @@
 import math
 import re
 import warnings
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
+from unittest.mock import MagicMock
 
 import pandas as pd
 import pytest
@@ -148,28 +150,12 @@ def test_all_columns_that_need_a_remedy_are_named_at_once(tmp_path: Path) -> Non
         read(path, result="y")
 
 
-class Book:
-    """An Excel file with two sheets."""
-
-    sheet_names = ("Info", "Data")
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> "Book":
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        pass
-
-    def parse(self, sheet: str, **_: Any) -> pd.DataFrame:
-        return pd.DataFrame([["Project", "Owner"], ["x", sheet]])
-
-
 def test_of_an_excel_file_with_several_sheets_the_one_that_is_read_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pd, "ExcelFile", Book)
+    book = MagicMock(sheet_names=["Info", "Data"])
+    book.parse.return_value = pd.DataFrame([["Project", "Owner"], ["x", "y"]])
+    monkeypatch.setattr(pd, "ExcelFile", lambda path: nullcontext(book))
     path = written(tmp_path, "", name="two.xlsx")
     with pytest.warns(UserWarning, match="of two.xlsx only the sheet 'Info' is read; move another .*: Data"):
         assert read(path).options.names == ("x",)
