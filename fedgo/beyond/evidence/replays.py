@@ -24,7 +24,7 @@ from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.method.advised import ADVISED, SEARCH, Advised
 from fedgo.beyond.method.epochs import Growing
 from fedgo.beyond.method.process import in_cube
-from fedgo.beyond.method.search import Whole, shortfall
+from fedgo.beyond.method.search import HALF_WIDTH, Whole, shortfall
 from fedgo.beyond.method.surrogates import Fitted
 from fedgo.experiments.runner import Job
 from fedgo.problem import Problem
@@ -51,7 +51,6 @@ Begin = Callable[[Measured, int, int], tuple[Choose, Name]]
 # The numbers of trials after which the loss of the best option tried is measured, beside the last one.
 CURVE = (10, 15, 20, 30, 50, 70)
 CURVED = tuple(f"tried_{trials}" for trials in CURVE)
-_SURE = 1.96  # standard deviations on each side of the mean have 95 % of a normal distribution
 
 
 def random_order(table: Measured, run: int, trials: int) -> tuple[Choose, Name]:
@@ -152,7 +151,7 @@ def by_method(how: Advised, table: Measured, run: int, trials: int) -> tuple[Cho
         fit, counts = fitted(tried, rewards)
         whole = Whole.of(fit)
         best, away = int(whole.mean.argmax()), (table.means - whole.mean).abs()
-        inside = (away <= _SURE * whole.variance.sqrt())[counts == 0].double().mean().item()
+        inside = (away <= HALF_WIDTH * whole.variance.sqrt())[counts == 0].double().mean().item()
         return Named(best, inside, shortfall(whole, best, torch.ones_like(counts, dtype=torch.bool)))
 
     return choose, name

@@ -30,7 +30,7 @@ from fedgo._streams import generator, uniform_draws
 from fedgo.beyond.guarantees.guarantee import Guarantee
 from fedgo.beyond.guarantees.intervals import Interval
 from fedgo.beyond.method.process import ProcessFit
-from fedgo.beyond.method.search import Whole, searching, shortfall
+from fedgo.beyond.method.search import HALF_WIDTH, Whole, searching, shortfall
 from fedgo.beyond.method.sites import cochran
 from fedgo.beyond.method.surrogates import Fitted, Noise, Replicates, as_number, fitted, why_it_failed
 from fedgo.beyond.study.setup import Record, Setup, Told
@@ -43,7 +43,6 @@ Site = str | None  # None in a study without sites
 _TOO_FEW = "fewer than two options have a reward"
 _FITS, _FOLDS = 50, 10  # so many options are left out one by one, and more of them in so many groups
 _MOST = 1536  # the most trials at once, the wells of the largest plate
-_NORMAL = 1.96  # the half-width in standard deviations of intervals of 95 %, with the goal "best"
 _SURE = 0.001  # sites seem to differ below this p; it is small because users look often and trials depend on rewards
 
 
@@ -236,7 +235,7 @@ def standings(setup: Setup, record: Record, site: Site = None) -> list[Standing]
     optimism = setup.played.optimism(max(setup.trials, len(record.told)))
     kappa = optimism.of_arms(_tally(setup, record.told).counts)
     if setup.goal == "best":
-        kappa = torch.full_like(kappa, _NORMAL)
+        kappa = torch.full_like(kappa, HALF_WIDTH)
     mean = setup.sign * sums / counts + 0.0  # never −0
     if isinstance(fit, ProcessFit) and fit.warped is not None:
         estimate, low, high = fit.warped.interval(kappa)
