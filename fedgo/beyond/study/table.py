@@ -412,7 +412,7 @@ def _kind(cells: pd.Series, asked: str | None, without: pd.Series | None) -> str
     if asked is None and len(odd) == len(cells):
         remedy = "is it a number? Write digits and a decimal point only; otherwise give --category or --name"
         if is_odd:
-            require(False, f"the column {cells.name!r} in row {full.index[0] + 1}", full.iloc[0], remedy)
+            require(False, f"the column '{cells.name}' in row {full.index[0] + 1}", full.iloc[0], remedy)
         return CATEGORY
     # another result lacks a number in all rows ``without`` a result, if these are known; a setting may lack it anywhere
     fits = without is None or (without.any() and missing(cells[without]).all())
@@ -421,7 +421,7 @@ def _kind(cells: pd.Series, asked: str | None, without: pd.Series | None) -> str
     rows = _rows(odd.index)
     way = "--ignore" if full.empty else "--name, --category, --ignore or --result"
     remedy = f"other rows have numbers: mend these, or give it by {way}"
-    raise ValueError(f"the column {cells.name!r} in row {rows} is {short(odd.iloc[0])!r}: {remedy}")
+    raise ValueError(f"the column '{cells.name}' in row {rows} is {short(odd.iloc[0])!r}: {remedy}")
 
 
 def _is_merged(cells: pd.Series) -> bool:
