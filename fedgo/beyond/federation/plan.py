@@ -52,7 +52,7 @@ class Fitting:
         TypeError: ``how`` is not an `Advised`, its surrogate has no ``fit``, or its ``until`` is no `Growing`;
             ``differ`` is not a bool; ``sigma`` is not a number; or ``rounds`` is not a whole number.
         ValueError: ``sigma`` is not positive and finite, ``rounds`` is below 1 or above 2⁵³, or ``differ`` is True and
-            the surrogate of ``how`` is not the recommended one.
+            the surrogate of ``how`` is neither the recommended one nor a `Sites`.
         ImportError: The surrogate is a `GaussianProcess`, and SciPy is not installed.
     """
 
