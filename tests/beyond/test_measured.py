@@ -78,7 +78,7 @@ def test_a_random_order_tries_each_option_once_and_names_the_best_mean():
     choose, name = SEARCHERS["random order"](table, 0, 100)
     played = replay(table, choose, 0, 100, batch=8)
     assert len(played.tried.unique()) == 100 and table.loss[name(*played).option] == 0
-    assert len(replay(table, choose, 0, 103, batch=8).tried) == 103  # from the beginning again
+    assert replay(table, choose, 0, 203, batch=8).tried.bincount().tolist().count(2) == 97
 
 
 @pytest.mark.parametrize("batch", [1, 8])

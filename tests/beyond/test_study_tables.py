@@ -124,9 +124,11 @@ ROLES = {  # a table whose last column has the results, and the roles of the oth
     "signs": ("pattern,t,y\n--,1,5\n-+,2,.\n++,3,7\n", ["category", "number"]),
     "only a setting": ("T,ee,y\n80,9,55\n90,9,60\n100,,\n", ["number", OTHER]),
     "single results, their mean and spread": (
-        "T,raw1,mean,y_sd,y\n80,1,9,2,5\n90,2,9,2,6\n",
-        ["number"] + [OTHER] * 3,
+        "T,raw1,raw2,mean,y (sd),y\n80,1,3,9,2,5\n90,2,3,9,3,6\n",
+        ["number"] + [OTHER] * 4,
     ),
+    "settings called like results": ("T_mean,raw 1,target pH,y\n20,1,7,5\n30,2,8,6\n", ["number"] * 3),
+    "settings called like counters": ("iterations,rounds,lr,y\n1,2,3,5\n2,4,3.5,6\n", ["number"] * 3),
     "ionic strength": ("Ionic strength (mM),target pH,y\n50,7,1\n90,8,3\n", ["number"] * 2),
     "row names": ("rownames,dose,rep,y\n1,2,1,5\n2,2,2,6\n3,4,1,7\n", [COUNTS, "number", COUNTS]),
     "Design-Expert": ("Std,Run,A:T,y\n3,1,60,7\n1,2,50,5\n2,3,60,8\n", [COUNTS, COUNTS, "number"]),

@@ -2,7 +2,7 @@
 
 `fedgo.beyond.evidence.measured` says what a table, a replay and a loss are. Every player is told the features and the
 rewards; the methods of this package are told the standard deviation σ of a result too, and BoTorch infers it. Only the
-random order is kept from trying an option again.
+random order is kept from trying an option again before all others.
 """
 
 import math
@@ -54,13 +54,12 @@ CURVED = tuple(f"tried_{trials}" for trials in CURVE)
 
 
 def random_order(table: Measured, run: int, trials: int) -> tuple[Choose, Name]:
-    """Try the options in a random order, from its beginning again after all, and name the one with the largest mean
-    reward.
-    """
+    """Try the options with the fewest trials in a random order, and name the one with the largest mean reward."""
     order = torch.randperm(len(table.options), generator=generator(0, run, "random order"))
 
     def choose(tried: Tensor, rewards: Tensor, wanted: int) -> Tensor:
-        return torch.cat([order[~torch.isin(order, tried)], order])[:wanted]
+        times = tried.bincount(minlength=len(order))[order]
+        return order[times.argsort(stable=True)][:wanted]
 
     def name(tried: Tensor, rewards: Tensor) -> Named:
         return Named(int((tried.bincount(rewards) / tried.bincount()).nan_to_num(-torch.inf).argmax()))

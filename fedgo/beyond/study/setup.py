@@ -133,8 +133,8 @@ class Setup:
         """The method that the study plays: the numbers in ``setting`` together with a surrogate, the model of rewards.
 
         The surrogate is the user's own if there is one, otherwise that of the ``method``. With "advised" it is `Sites`,
-        on the pairs of a site and an option, if the sites differ, and without them, but with an output scale, if the
-        goal is "best". Columns that come from one category share their length scale.
+        on the pairs of a site and an option if the sites differ, and with an output scale if the goal is "best".
+        Columns that come from one category share their length scale.
         """
         method = METHODS.get(self.method, METHODS["advised"])
         if self.goal == "best" and isinstance(method.surrogate, GaussianProcess):

@@ -282,13 +282,18 @@ class Study:
         """
         wanted = (composed(option), composed(site))
         with self._changing("taken back") as (setup, record, write):
-            rows = [row for row in record.told if wanted[0] in (None, row[0]) and wanted[1] in (None, row[1])]
+            told = record.told
+            places = [
+                place
+                for place, (name, where, _) in enumerate(told)
+                if wanted[0] in (None, name) and wanted[1] in (None, where)
+            ]
             remedy = "it was not entered; one that failed is proposed again after fedgo retire OPTION --again"
-            require(len(rows) > 0, "what to take back", option or "the last reward", remedy)
-            told = list(record.told[::-1])
-            told.remove(rows[-1])  # the last one of equal rows
-            write(setup, pure.plan_anew(setup, replace(record, told=tuple(told[::-1]))))
-        return rows[-1][0], rows[-1][2]
+            require(len(places) > 0, "what to take back", option or "the last reward", remedy)
+            last = places[-1]
+            setup = replace(setup, old=setup.old - (last < setup.old))
+            write(setup, pure.plan_anew(setup, replace(record, told=told[:last] + told[last + 1 :])))
+        return told[last][0], told[last][2]
 
     def drop(self, option: str, site: str | None = None) -> None:
         """Give up an open trial, one that was asked for and whose result will not come.

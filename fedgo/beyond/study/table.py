@@ -30,15 +30,15 @@ COUNTS = "it numbers the rows; if it is a setting, give --number"
 _ALWAYS = "it is always "
 _RESULTS = re.compile(
     r"(?i)(?<![a-z])(yield|ee|result|reward|(?<!ionic[ _])(?<!field[ _])strength|score|response|objective"
-    r"|target(?![ _](temp|ph))|conversion|selectivity|measured)s?(?![a-z])"
+    r"|target(?![ _](temp|ph(?![a-z])))|conversion|selectivity|measured|(rep|replicate)[ _]?(?=\d))s?(?![a-z])"
 )
-_REPLICATES = re.compile(  # single results, their means and their spreads
-    r"(?i)(?<![a-z])((rep|replicate|raw|value)s?[ _]?\d+|(mean|avg|average|std|stdev|sd|sem)$)"
-)
+# the end of the header of a mean or a spread of results, and the header of one of several results
+_STATISTIC = re.compile(r"(?i)(?<![a-z])((mean|avg|average)|std|std\.?[ _]?dev\.?|sd|sem)\)?$")
+_SINGLE = re.compile(r"(?i)(raw|value)s?[ _]?\d+")
 # the words in the header of a column that numbers the rows, one after the other or in any order
 _COUNTERS = re.compile(
-    "((expt?|experiment|entry|run|row|rowname|sample|trial|test|rxn|reaction|versuch|obs|observation|iter|iteration"
-    "|round|formulation)s? ?)+|((std|standard|run|random) ?)?order|std|(?!number of).*(number|num|index)|no"
+    "((expts?|exp|experiments?|entry|runs?|row|rownames?|sample|trial|test|rxn|reaction|versuch|obs|observation|iter"
+    "|iteration|round|formulation) ?)+|((std|standard|run|random) ?)?order|(?!number of).*(number|num|index)|no"
 )
 _REPEATS = re.compile("(rep|replicate)s?( (no|nr|number|id))?")
 _LABELS = re.compile(r"(?!no of|no$)(.*(\b|run|sample|test)(no|nr|id|idx|name)|.*nummer|.*unnamed)")
@@ -348,14 +348,14 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
         except ValueError as error:
             wrong.append(str(error))
     if wrong:
-        raise ValueError("; ".join(wrong[:_MOST]))
+        raise ValueError("; ".join(wrong))
     free = [header for header in cells if header not in given]
-    counts = [h for h in free if roles[h] == NUMBER and _counts(cells, h)]
-    looks = {h: (not _RESULTS.search(h), bool(_REPLICATES.search(h))) for h in free if h not in counts}
-    plain = (True, False)  # it looks like neither
-    likely = [h for h, look in looks.items() if roles[h] == RESULT or (roles[h] == NUMBER and look != plain)]
+    counts = [h for h in free if roles[h] == NUMBER and _counts(cells, h) and not _RESULTS.search(h)]
+    numbers = [h for h in free if roles[h] == NUMBER and h not in counts]
+    likely = [h for h in free if roles[h] == RESULT or (h in numbers and _RESULTS.search(h))]
+    likely.sort(key=lambda header: (not _RESULTS.search(header), bool(_STATISTIC.search(header))))
+    likely += [h for h in _of_results(numbers, result or "") if h not in likely]
     if likely and result is None:
-        likely.sort(key=lambda header: looks[header])
         rows = _rows(cells.index[cells[likely[0]] == ""])
         otherwise = f"fill in row {rows}, or give --ignore" if rows else "--number or --ignore"
         remedy = f"is it the result? Then give --result {_either(likely[:1])}, otherwise {otherwise}"
@@ -391,6 +391,23 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     if numbered and _features(cells, roles).duplicated().any():
         roles[numbered[0]] = COUNTS
     return roles
+
+
+def _of_results(headers: Sequence[str], result: str) -> list[str]:
+    """Return the headers of means and spreads of the ``result``, and of single results; means come first."""
+    found = {header: _STATISTIC.search(header) for header in headers}
+    several = [header for header in headers if _SINGLE.fullmatch(header)]
+    means = [
+        (match[2] is None, header)
+        for header, match in found.items()
+        if match and (_STATISTIC.search(result) or _words(header[: match.start()]) <= _words(result))
+    ]
+    return [header for _, header in sorted(means, key=lambda each: each[0])] + several * (len(several) > 1)
+
+
+def _words(header: str) -> set[str]:
+    """Return the words in a header, in lower case."""
+    return set(re.findall(r"[^\W\d_]+", header.lower()))
 
 
 def _rows(places: Iterable[int]) -> str:
@@ -445,7 +462,8 @@ def _counts(cells: pd.DataFrame, header: str) -> bool:
         in_order = list(numbers) in (list(range(len(cells))), list(range(1, len(cells) + 1)))
         return in_order and header == cells.columns[0] and cells.shape[1] > 1
     is_label = _LABELS.fullmatch(words) or "#" in header
-    return bool(is_label or (rising and _COUNTERS.fullmatch(words)))
+    in_standard_order = words == "std" and header == cells.columns[0]
+    return bool(is_label or (rising and (in_standard_order or _COUNTERS.fullmatch(words))))
 
 
 def _features(cells: pd.DataFrame, roles: Roles) -> pd.DataFrame:
