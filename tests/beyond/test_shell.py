@@ -144,3 +144,19 @@ def test_mistakes_are_refused_in_words_and_a_picture_is_drawn(prepared: Path, tm
     assert "retired" in said("show", "--top", "1") and not said("ask").startswith("α")
     assert said("plot", str(tmp_path / "p.png")) == f"{tmp_path / 'p.png'}\n"
     assert (tmp_path / "p.png").stat().st_size > 5000
+
+
+def test_a_plate_and_an_export_have_the_decimal_commas_of_the_table(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    lines = ["Öl;T;Ausbeute", "A;1,5;5,25", "B;2;", "C;3,5;", "D;4,5;7,5"]
+    (tmp_path / "t.csv").write_text("\n".join(lines), encoding="utf-8")
+    run = lambda *words: CliRunner().invoke(cli.main, words)  # noqa: E731
+    assert run("begin", "t.csv", "--result", "Ausbeute", "--trials", "4", "--name", "Öl").exit_code == 0
+    assert run("ask", "--count", "2", "--to", "p.csv").exit_code == 0
+    plate = (tmp_path / "p.csv").read_text(encoding="utf-8-sig").splitlines()
+    assert plate[0] == lines[0] and {*plate[1:]} == {"B;2;", "C;3,5;"}
+    (tmp_path / "p.csv").write_text("\n".join([lines[0], "B;2;6,125", "C;3,5;8"]), encoding="utf-8")
+    assert "p.csv: 2 results" in run("tell", "p.csv").output
+    assert run("tell", "C", "8.5").exit_code == 0 and run("export", "out.csv").exit_code == 0
+    assert ";8,0 8,5;" in (tmp_path / "out.csv").read_text(encoding="utf-8-sig")
+    assert "4 options, 1 features, 5 results" in run("begin", "--check", "out.csv").output

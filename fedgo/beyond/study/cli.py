@@ -18,8 +18,9 @@ except ImportError as error:
 
 from fedgo._checks import require
 from fedgo.beyond.study.cells import FAILED
+from fedgo.beyond.study.setup import Setup
 from fedgo.beyond.study.study import DoneBut, Study
-from fedgo.beyond.study.table import read
+from fedgo.beyond.study.table import NUMBER, read
 from fedgo.beyond.study.trials import as_lines, standings, summary, verdict
 
 _NUMBER, _RESULT = click.types.FloatParamType(), click.types.FloatParamType()
@@ -81,12 +82,22 @@ def _say(text: str, changed: bool = True) -> None:
         warnings.warn(f"done, but this cannot be printed: {error}", DoneBut, stacklevel=2)
 
 
-def _write(frame: Any, path: str, index: bool) -> None:
-    """Write the ``frame`` to a new file, in Excel's format if its name ends so, and otherwise as CSV."""
+def _write(frame: Any, path: str, index: bool, setup: Setup) -> None:
+    """Write the ``frame`` to a new file, in Excel's format if its name ends so, and otherwise as CSV.
+
+    If the owner's table has decimal commas, so has the CSV, and semicolons between its columns.
+    """
     if path.endswith(".xlsx"):
         frame.to_excel(path, index=index)
-    else:
-        frame.to_csv(path, index=index, encoding="utf-8-sig", mode="x")  # Excel needs the mark to know UTF-8
+        return
+    how = {"sep": ",", "decimal": "."}
+    if setup.decimal_comma:
+        how = {"sep": ";", "decimal": ","}
+        texts = [header for header in (*setup.options.having(NUMBER), "results") if header in frame]
+        frame = frame.assign(**{h: frame[h].astype(str).str.replace(".", ",") for h in texts})
+    frame.to_csv(
+        path, index=index, encoding="utf-8-sig", mode="x", **how
+    )  # Excel needs the mark to know UTF-8
 
 
 def _new(path: str) -> str:
@@ -187,7 +198,7 @@ def ask(path: str, count: int, to: str | None, site: str | None) -> None:
         return
     frame = study.plate(count, site) if _new(to) else None
     try:
-        _write(frame, to, index=False)
+        _write(frame, to, index=False, setup=study.setup)
     except (OSError, ImportError) as error:
         warnings.warn(f"the trials are open, but {to!r} cannot be written: {error}", DoneBut, stacklevel=2)
         return
@@ -304,7 +315,8 @@ def plot(path: str, picture: str, site: str | None) -> None:
 @click.option("--site", help="The site to export, in a study that was begun with --differ.")
 def export(path: str, file: str, site: str | None) -> None:
     """Write the table with all results, estimates and intervals to the new FILE, results.csv if it is not given."""
-    _write(Study(path).to_frame(site), _new(file), index=True)
+    study = Study(path)
+    _write(study.to_frame(site), _new(file), index=True, setup=study.setup)
     _say(file)
 
 

@@ -4,7 +4,7 @@ The setup consists of the options (`fedgo.beyond.study.table`) and of the settin
 direction of the user; a model receives them as rewards, which are larger the better.
 
 The first line of the file has a checksum of all other lines. The file holds one JSON object. Its entry ``fedgo study``
-is the version of this format, 3. ``columns`` has the role of each column of the table by its header, ``options`` the
+is the version of this format, 4. ``columns`` has the role of each column of the table by its header, ``options`` the
 cells of each option by its name, and ``begun`` the number of options with which the study began. ``about`` has the
 other fields of the `Setup`, except a model of the user's own. All other entries are the fields of the `Record`. A site
 is "" in a study without sites.
@@ -36,7 +36,7 @@ from fedgo.beyond.study.table import Options
 Trial = tuple[str, str]
 Told = tuple[str, str, float]
 
-_VERSION = 3
+_VERSION = 4
 _FASTEST = 10.0  # the largest factor by which trials may grow in an epoch
 
 
@@ -63,6 +63,7 @@ class Setup:
         joined: The number of sites that joined later, at least 0; they are the last of ``sites``, but not all of them.
         lower_is_better: Whether lower results are better.
         old: The number of results with which the study began, which ``trials`` does not contain.
+        decimal_comma: Whether the owner's table has decimal commas; plates have them then, and semicolons.
         setting: The numbers that say how much is explored, by the names that `Advised.setting` has. None means those of
             ``method``, or of "advised" if ``method`` is a name for a ``surrogate``. The field holds them then.
 
@@ -90,6 +91,7 @@ class Setup:
     joined: int = 0
     lower_is_better: bool = False
     old: int = 0
+    decimal_comma: bool = False
     setting: Mapping[str, Any] | None = field(default=None, hash=False)
 
     def __post_init__(self) -> None:
@@ -108,7 +110,7 @@ class Setup:
         needed = self.reach is None or None not in (self.centre, self.noise)
         require(needed, "centre or noise", None, "reach needs both: a usual result, and σ of a result")
         vars(self).update(checked)  # they are now numbers, tuples and text that JSON can hold
-        for name in ("differ", "lower_is_better"):
+        for name in ("differ", "lower_is_better", "decimal_comma"):
             flag = getattr(self, name)
             require_kind(isinstance(flag, bool), name, flag, "give True or False")
         remedy = f"choose one of {list(METHODS)}; in Python, give a Surrogate of your own at each opening"

@@ -176,11 +176,13 @@ class Table(NamedTuple):
         options: Its options; with ``known`` options these come first.
         results: For each row with a result its number, from 1, the option, and the result or "failed".
         report: What was read and what was left out, in lines.
+        decimal_comma: Whether a column has decimal commas.
     """
 
     options: Options
     results: tuple[Result, ...] = ()
     report: tuple[str, ...] = ()
+    decimal_comma: bool = False
 
 
 def read(
@@ -230,7 +232,9 @@ def read(
         require(header in cells, "the column", header, f"did you mean {_either(near)}?{unless}")
     asked = given | (known.role_of if known else {})
     read_as = [header for header in cells if asked.get(header) not in ("ignored", CATEGORY, NAME)]
-    cells = cells.assign(**points(cells[read_as], bool(known) or NUMBER in given.values()))
+    with_points = points(cells[read_as], bool(known) or NUMBER in given.values())
+    decimal_comma = not with_points.equals(cells[read_as])
+    cells = cells.assign(**with_points)
     size, before, wrong = len(cells), list(known.names if known else ()), dict[int, str]()
     if known is None:
         refuse([] if cells.columns[0] in given else _no_options(cells))
@@ -260,7 +264,9 @@ def read(
     results = next((cells[header] for header in _having(roles, RESULT)), blank)
     if exported:  # a cell has all results of its option; one that is retired has failed
         gone = cells.get("retired", blank).eq("True")
-        results = results.where(~gone, results + f" {FAILED}").str.split().explode().dropna()
+        results = (
+            results.where(~gone, results + f" {FAILED}").str.replace(",", ".").str.split().explode().dropna()
+        )
     for row, cell in results[floats(results).isna() & ~missing(results)].items():
         remedy = f"give a number with a decimal point, {FAILED}, or nothing"
         wrong[row] = f"the result of {option[row]!r} is {short(cell)!r}: {remedy}"
@@ -286,7 +292,7 @@ def read(
         lost = [header for header in known.having(OTHER) if (cells[header][len(before) :] != "").any()]
         if lost:
             warnings.warn(f"left out: the numbers in {', '.join(lost)}, no features", stacklevel=4)
-    return Table(options, told, tuple(said))
+    return Table(options, told, tuple(said), decimal_comma)
 
 
 def refuse(wrong: Sequence[str]) -> None:
