@@ -134,15 +134,16 @@ def test_phase_one_is_as_long_as_the_setting_says():
 
 @dataclass(frozen=True)
 class Modelled:
-    """A surrogate of a user's own, with a function as a part."""
+    """A surrogate of a user's own, with a function or a tensor as a part."""
 
-    model: Callable
+    model: Callable | torch.Tensor
 
     def fit(self, arms, data, sigma, before=None):
         raise NotImplementedError
 
 
 def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
+    w0 = torch.linspace(0, 1, Network(2, 2).size, dtype=torch.float64)
     several = [
         RIDGE,
         Relinearised(Network(2, 2), 2),
@@ -152,6 +153,8 @@ def test_a_fingerprint_knows_every_part_of_a_surrogate_and_no_address():
         Modelled(functools.partial(single_task_gp, kernel=bill)),
         Sites(),
         Sites(outputscale=True),
+        Modelled(w0),
+        Modelled(w0 + 1e-9),
     ]
     changes = [
         {"share": 0.4},

@@ -234,9 +234,7 @@ def test_a_leader_without_a_result_is_called_so_and_the_plot_shows_where_the_stu
     labels = [line.get_label() for line in study.plot().axes[0].lines]
     assert labels == ["result", "best so far", "the study begins"]
     assert study.untell("1") == ("1", 1.0) and study.untell() == ("4", 4.0)
-    assert list(study.plot().axes[0].lines[2].get_xdata()) == [
-        3.5,
-        3.5,
-    ]  # after the three results that are left
+    begins = study.plot().axes[0].lines[2].get_xdata()
+    assert list(begins) == [3.5, 3.5]  # after the three results that are left
     study.tell("10", 9.0)
     assert study.verdict().startswith("No option beats option 10 by more than")

@@ -76,12 +76,10 @@ class Fitting:
         model = how.surrogate
         recommended = isinstance(model, GaussianProcess) and replace(model, groups=None) == ADVISED.surrogate
         fits = not self.differ or recommended or isinstance(model, Sites)
-        remedy = (
-            "clients that differ have their own model: leave out how, or give one whose surrogate is a Sites"
-        )
-        require(fits, "how.surrogate", how.surrogate, remedy)
+        remedy = "clients that differ have their own model: leave out how, or give it a Sites"
+        require(fits, "how.surrogate", model, remedy)
         sigma = number("sigma", self.sigma, "give σ > 0, the noise of a reward", above=0)
-        require_epochs(how.surrogate, self.rounds, how.until, how.optimism(1, sigma))
+        require_epochs(model, self.rounds, how.until, how.optimism(1, sigma))
 
 
 @dataclass(frozen=True, eq=False)

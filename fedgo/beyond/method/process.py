@@ -355,7 +355,7 @@ def evidence(data: Data, parameters: Tensor) -> tuple[Tensor, Tensor]:
     by_covariance, inputs, others = inverse - weights.outer(weights), prior.inputs, []
     # from here on both are in units of s²·a
     slope, covariance = prior.outputscale * by_covariance, covariance / prior.outputscale
-    by_outputscale = (slope * covariance).sum() / 2
+    by_outputscale = [(slope * covariance).sum() / 2] if outputscale else []
     shared: Tensor = (arm.unsqueeze(-1) == arm).double()
     if site is not None:
         same = site.unsqueeze(-1) == site
@@ -365,7 +365,7 @@ def evidence(data: Data, parameters: Tensor) -> tuple[Tensor, Tensor]:
         others += [by_category, torch.where(same, slope, 0.0).sum() * prior.level / 2]
         shared = shared * torch.where(same, 1.0, 1 - prior.own)
     others.append((slope * shared).sum() * prior.misfit / 2)
-    others += [by_outputscale] * outputscale
+    others += by_outputscale
     if within is not None:
         degrees, squares = within
         rest = squares * (-parameters[-1]).exp()

@@ -18,7 +18,6 @@ except ImportError as error:
 
 from fedgo._checks import require
 from fedgo.beyond.study.cells import FAILED
-from fedgo.beyond.study.setup import Setup
 from fedgo.beyond.study.study import DoneBut, Study
 from fedgo.beyond.study.table import NUMBER, read
 from fedgo.beyond.study.trials import as_lines, standings, summary, verdict
@@ -82,22 +81,21 @@ def _say(text: str, changed: bool = True) -> None:
         warnings.warn(f"done, but this cannot be printed: {error}", DoneBut, stacklevel=2)
 
 
-def _write(frame: Any, path: str, index: bool, setup: Setup) -> None:
+def _write(frame: Any, path: str, index: bool, decimal_comma: bool, texts: list[str]) -> None:
     """Write the ``frame`` to a new file, in Excel's format if its name ends so, and otherwise as CSV.
 
-    If the owner's table has decimal commas, so has the CSV, and semicolons between its columns.
+    With ``decimal_comma`` the CSV has semicolons and decimal commas, also in the columns ``texts``, which have numbers
+    as texts.
     """
     if path.endswith(".xlsx"):
         frame.to_excel(path, index=index)
         return
     how = {"sep": ",", "decimal": "."}
-    if setup.decimal_comma:
+    if decimal_comma:
         how = {"sep": ";", "decimal": ","}
-        texts = [header for header in (*setup.options.having(NUMBER), "results") if header in frame]
-        frame = frame.assign(**{h: frame[h].astype(str).str.replace(".", ",") for h in texts})
-    frame.to_csv(
-        path, index=index, encoding="utf-8-sig", mode="x", **how
-    )  # Excel needs the mark to know UTF-8
+        frame = frame.assign(**{header: frame[header].str.replace(".", ",") for header in texts})
+    # Excel needs the mark to know UTF-8
+    frame.to_csv(path, index=index, encoding="utf-8-sig", mode="x", **how)
 
 
 def _new(path: str) -> str:
@@ -196,9 +194,9 @@ def ask(path: str, count: int, to: str | None, site: str | None) -> None:
         rows = zip(names, study.setup.options.words(names), strict=True)
         _say("\n".join("\t".join(row).strip() for row in rows))
         return
-    frame = study.plate(count, site) if _new(to) else None
+    frame, setup = study.plate(count, site) if _new(to) else None, study.setup
     try:
-        _write(frame, to, index=False, setup=study.setup)
+        _write(frame, to, False, setup.decimal_comma, setup.options.having(NUMBER))
     except (OSError, ImportError) as error:
         warnings.warn(f"the trials are open, but {to!r} cannot be written: {error}", DoneBut, stacklevel=2)
         return
@@ -316,7 +314,7 @@ def plot(path: str, picture: str, site: str | None) -> None:
 def export(path: str, file: str, site: str | None) -> None:
     """Write the table with all results, estimates and intervals to the new FILE, results.csv if it is not given."""
     study = Study(path)
-    _write(study.to_frame(site), _new(file), index=True, setup=study.setup)
+    _write(study.to_frame(site), _new(file), True, study.setup.decimal_comma, ["results"])
     _say(file)
 
 

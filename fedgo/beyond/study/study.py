@@ -148,8 +148,8 @@ class Study:
     def _begun(self, table: Table, given: dict[str, Any]) -> _Content:
         """Return the setup of a new study and its record, in which the results of the ``table`` are told."""
         require("trials" in given, "trials", None, "give the number that you can afford (--trials …)")
-        given = {"surrogate": self._surrogate, "decimal_comma": table.decimal_comma, **given}
-        setup = Setup(table.options, len(table.options.names), **given)
+        begun, comma = len(table.options.names), table.decimal_comma
+        setup = Setup(table.options, begun, surrogate=self._surrogate, decimal_comma=comma, **given)
         record = Record(plan=setup.first, until=len(setup.first))
         if setup.sites and table.results:
             words = "the results are not told, as the study has sites: tell the table for one of them"

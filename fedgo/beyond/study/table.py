@@ -401,19 +401,20 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
 
 def _of_results(headers: Sequence[str], result: str) -> list[str]:
     """Return the headers of means and spreads of the ``result``, and of single results; means come first."""
-    found = {header: _STATISTIC.search(header) for header in headers}
-    several = [header for header in headers if _SINGLE.fullmatch(header)]
-    means = [
-        (match[2] is None, header)
+    found = {header: match for header in headers if (match := _STATISTIC.search(header))}
+    statistics = [
+        header
         for header, match in found.items()
-        if match and (_STATISTIC.search(result) or _words(header[: match.start()]) <= _words(result))
+        if _STATISTIC.search(result) or {*_words(header[: match.start()])} <= {*_words(result)}
     ]
-    return [header for _, header in sorted(means, key=lambda each: each[0])] + several * (len(several) > 1)
+    statistics.sort(key=lambda header: found[header][2] is None)
+    singles = [header for header in headers if _SINGLE.fullmatch(header)]
+    return statistics + singles * (len(singles) > 1)
 
 
-def _words(header: str) -> set[str]:
+def _words(header: str) -> list[str]:
     """Return the words in a header, in lower case."""
-    return set(re.findall(r"[^\W\d_]+", header.lower()))
+    return re.findall(r"[^\W\d_]+", header.lower())
 
 
 def _rows(places: Iterable[int]) -> str:
@@ -456,7 +457,7 @@ def _is_merged(cells: pd.Series) -> bool:
 
 def _counts(cells: pd.DataFrame, header: str) -> bool:
     """Return whether a column numbers the rows, by its header, or as the first one that counts from 0 or 1."""
-    numbers, words = floats(cells[header]), " ".join(re.findall(r"[^\W\d_]+", header.lower()))
+    numbers, words = floats(cells[header]), " ".join(_words(header))
     if not cells[header].str.isdecimal().all():
         return False
     if not numbers.is_unique:
