@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 import torch
 
-from fedgo import Network, Problem, Settings, Trace, realizable
+from fedgo import Langevin, Network, Problem, Settings, Trace, realizable
 from fedgo.confidence import Tally
 from fedgo.theory.replay import knowledge
 
 INF = float("inf")
+BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 GAMMAS = (0.0, 0.01, 0.1, 0.5, 3.0, INF)  # thresholds: always, often, now and then, never
 
 

@@ -29,7 +29,7 @@ from fedgo.theory.replay import replay
 from fedgo.theory.smoothness import box
 from fedgo.theory.theorem import Premises, TheoremSetting
 
-NAN, INF = math.nan, math.inf
+NAN = math.nan
 DRAW = torch.Generator().manual_seed(0)
 ARMS = torch.rand(2, 3, 4, generator=DRAW, dtype=torch.float64)
 MEANS = torch.rand(2, 3, generator=DRAW, dtype=torch.float64)

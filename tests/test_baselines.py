@@ -1,15 +1,13 @@
 """DisLinUCB, Fed-GLB-UCB and ApproxDisKernelUCB: plain transcriptions."""
 
 import pytest
-from instances import INF, assert_same, random_problem, rewards
+from instances import GAMMAS, INF, assert_same, random_problem, rewards
 from reference.approx_dis_kernel_ucb import plain_kernel_ucb
 from reference.dis_lin_ucb import plain_dis_lin_ucb
 from reference.fed_glb_ucb import plain_fed_glb_ucb
 
 from fedgo import Settings, approx_dis_kernel_ucb, dis_lin_ucb, fed_glb_ucb, hartmann6
 from fedgo.algorithms.fed_glb_ucb import LINKS
-
-GAMMAS = (0.0, 0.05, 0.3, 1.0, 5.0, INF)
 
 
 def assert_transcribed(trace, problem, steps, play):

@@ -1,14 +1,10 @@
 """What a run costs: the benchmark measures a run by itself, and the shipped tables have every curve."""
 
-import sys
-from pathlib import Path
-
 import pytest
 
 from fedgo.experiments.runner import read, shipped
 from fedgo.experiments.world import Regime
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "benchmarks"))
 costs = pytest.importorskip("costs")  # it measures memory, as only Unix can
 
 

@@ -4,18 +4,15 @@ The raw files come from FEDGO_DATA or ../shared/data.
 """
 
 import os
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+import uci_arms
 from numpy.testing import assert_allclose
 
 from fedgo import problems
 from fedgo.problems import shipped
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "data"))
-import uci_arms
 
 ROOT = Path(__file__).resolve().parents[1]
 FILES = Path(os.environ.get("FEDGO_DATA") or ROOT.parent / "shared/data")

@@ -5,14 +5,13 @@ import math
 import re
 
 import pytest
-from instances import instance
+from instances import BRIEF, instance
 
-from fedgo import Langevin, Settings, fed_go_ucb, shared_start
+from fedgo import Settings, fed_go_ucb, shared_start
 from fedgo.experiments.roster import ALGORITHMS
 from fedgo.experiments.world import World
 from fedgo.pages import explorer
 
-BRIEF = Langevin(rounds=12, step=0.05)
 SEED = 4  # a problem of several clients and rounds on which the event fires, and not always
 
 

@@ -1,19 +1,16 @@
 """The book's own extensions of Sphinx, on a small book that uses each of them."""
 
 import re
-import sys
 from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
+import opened
+import package
 import pytest
 from sphinx.application import Sphinx
 from sphinx.util.docutils import docutils_namespace
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "book/ext"))
-import opened
-import package
 
 FOLDED = """# Folded
 

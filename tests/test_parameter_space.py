@@ -2,13 +2,11 @@
 
 import pytest
 import torch
-from instances import GAMMAS, random_world, sample
+from instances import BRIEF, GAMMAS, random_world, sample
 
 import fedgo
 from fedgo.confidence import Tally
 from fedgo.many_arms import columns
-
-BRIEF = fedgo.Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from instances import BRIEF
 
 from fedgo import Langevin, Network, Settings, SingleUnit, fed_go_ucb, realizable, shared_start
 from fedgo.confidence import Tally, ball, condition
@@ -12,7 +13,6 @@ from fedgo.theory.ball import information_bound
 from fedgo.theory.executed.runs import Hindsight, play_phase_two, single_unit_line_three
 from fedgo.theory.worlds import single_unit
 
-BRIEF = Langevin(rounds=12, step=0.05)
 CLIENTS, ROUNDS, LAM, GAMMA = 3, 12, 0.7, 0.4
 
 

@@ -2,18 +2,15 @@
 
 import json
 import re
-import sys
 from collections import defaultdict
 from pathlib import Path
 from types import SimpleNamespace
 
 import nbformat
 import pytest
+import quoted
 
 from fedgo.pages import tables
-
-sys.path.append(str(Path(__file__).resolve().parents[1] / "book/ext"))
-import quoted
 
 FIGURE = {"mystnb": {"figure": {"name": "fig-a", "caption": "A caption."}, "image": {"alt": "A dot."}}}
 

@@ -7,14 +7,13 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from instances import instance
+from instances import BRIEF, instance
 from reference.go_ucb import value_and_gradient
 
-from fedgo import Langevin, Problem, Settings, fed_go_ucb, shared_start
+from fedgo import Problem, Settings, fed_go_ucb, shared_start
 from fedgo.algorithms.dis_lin_ucb import dis_lin_ucb
 from fedgo.theory.replay import replay
 
-BRIEF = Langevin(rounds=12, step=0.05)
 ROWS = ("local", "central", "gain", "since", "information", "total", "epoch")
 
 

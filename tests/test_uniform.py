@@ -5,12 +5,11 @@ import math
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances import about
+from instances import INF, about
 from protocols import kernel_widths, play
 
 from fedgo.theory import regret as theory
 
-INF = math.inf
 cases = settings(max_examples=120, deadline=None, derandomize=True)
 seeds = st.integers(0, 10**6)
 

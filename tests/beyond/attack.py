@@ -48,8 +48,8 @@ def begun(folder: Path, options: int = 4, **how: Any) -> Study:
 
 def damaged_letters(draw: random.Random, folder: Path) -> int:
     """Each bit of a letter flipped, and the letter cut or lengthened: it is refused, and nothing changes."""
-    problem, plan = setting(draw.choice(["network", "planned"]), IndependentArms())
-    clients, server = started(problem, plan)
+    kind = draw.choice(["network", "planned"])
+    problem, _, clients, server = started(setting(kind, IndependentArms()))
     for client in clients:
         pull(problem, client, draw.randint(1, 4))
     server.begin()

@@ -51,11 +51,13 @@ def explored(problem: Problem, plan: Plan) -> tuple[list[Client], Server]:
     return clients, Server(plan)
 
 
-def started(problem: Problem, plan: Plan) -> tuple[list[Client], Server]:
-    """The clients and the server after Phase I."""
-    clients, server = explored(problem, plan)
+def started(made: tuple[Problem, Plan], pulls: int = 0) -> tuple[Problem, Plan, list[Client], Server]:
+    """The problem and the plan, their clients and server after Phase I, and some pulls by each client."""
+    clients, server = explored(*made)
     converse(server, clients)
-    return clients, server
+    for client in clients:
+        pull(made[0], client, pulls)
+    return *made, clients, server
 
 
 def content(held: object) -> bytes:
@@ -72,8 +74,7 @@ def refuses(party, take, letter, reason):
 
 def at_work(kind):
     """A client with a pull that is not sent, and a server with an answer in its inbox."""
-    problem, plan = setting(kind)
-    clients, server = started(problem, plan)
+    problem, plan, clients, server = started(setting(kind))
     pull(problem, clients[0], 2)
     server.begin()
     server.accept(clients[0].answer(server.letters()[0]))

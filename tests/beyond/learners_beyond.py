@@ -8,6 +8,7 @@ from fedgo import Network, Problem, Settings, Start, Trace
 from fedgo.beyond.evidence.rivals import fitted_kernel_ucb, fn_ucb
 from fedgo.beyond.guarantees.guarantee import Guarantee, guarded_fed_go_ucb
 from fedgo.beyond.guarantees.optimist import exact_go_ucb, optimistic_ucb1
+from fedgo.beyond.method.advised import ADVISED
 from fedgo.beyond.method.epochs import Growing, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.networks import Relinearised
@@ -34,6 +35,7 @@ def network(problem: Problem) -> Network:
 
 
 LEARNERS_BEYOND = {
+    "Advised": ADVISED.play,
     "UCB1, counted": from_scratch(optimistic_ucb1, 0.3),
     "Exact intervals": from_start(tabular),
     "Guard": from_start(guarded_fed_go_ucb, guarantee=Guarantee(3.0, 0.1)),

@@ -1,8 +1,6 @@
 """The advised setting: against SciPy, BoTorch and a plain transcription; the plan on many arms."""
 
 import json
-import subprocess
-import sys
 from dataclasses import replace
 
 import numpy as np
@@ -10,6 +8,7 @@ import pytest
 import torch
 from instances import rewards, sample, tally
 from scipy.stats import yeojohnson
+from test_determinism import played
 from test_missing import Raising
 from transcriptions import epochs as reference
 from transcriptions import warped
@@ -20,23 +19,12 @@ from fedgo.beyond.method.advised import ADVISED, UCB1, Advised
 from fedgo.beyond.method.epochs import Growing, Optimism, failed_fits, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import FittedModel, GaussianProcess, single_task_gp
 from fedgo.beyond.method.networks import Relinearised
-from fedgo.beyond.method.process import Warp, in_cube, squared_exponential
+from fedgo.beyond.method.process import Warp, squared_exponential
 from fedgo.beyond.method.surrogates import IndependentArms, Observed, Replicates
 from fedgo.confidence import Tally
 from fedgo.simulation import order_of_ties
 
 GROWING = Growing(1.6)
-# A process with other defaults of torch, set before the package is imported, prints the weights κ and arms.
-DEFAULTS = """
-import torch
-torch.set_default_dtype(torch.float16)
-torch.set_default_device("meta")
-from fedgo import hartmann6
-from fedgo.beyond import ADVISED
-
-weights = ADVISED.optimism(80).of_arms(torch.zeros(1, device="cpu")).tolist()
-print(weights + ADVISED.play(hartmann6(1, arms=12), 2, 15).arm.tolist())
-"""
 
 
 def skewed(seed, runs, arms, d_x):
@@ -60,15 +48,18 @@ def test_the_warp_is_scipys_and_has_its_slope(power):
 
 
 @pytest.mark.slow
-def test_the_arms_are_the_same_under_other_defaults_of_torch():
-    call = [sys.executable, "-c", DEFAULTS]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
-    weights = ADVISED.optimism(80).of_arms(torch.zeros(1)).tolist()
-    assert json.loads(done.stdout) == weights + ADVISED.play(hartmann6(1, arms=12), 2, 15).arm.tolist()
+def test_the_arms_are_the_same_under_other_defaults_of_torch(request):
+    usual, other = (played({}, (1, *how), "Advised") for how in (("float32", "cpu"), ("float16", "meta")))
+    assert usual == other
+    none, weights = torch.zeros(1), ADVISED.optimism(80).of_arms
+    expected = weights(none)
+    request.addfinalizer(lambda: torch.set_default_dtype(torch.float32))
+    torch.set_default_dtype(torch.float16)
+    with torch.device("meta"):
+        assert torch.equal(weights(none), expected)
 
 
-def test_the_closed_form_is_botorchs_model_at_its_mode():
+def test_the_closed_form_is_botorchs_model_at_its_mode_and_a_noise_that_is_not_told_is_found():
     problem = hartmann6(1, arms=40)
     data = tally(problem, [1, 2, 3, 0] * 10)
     at = data.counts.nonzero().squeeze(-1)
@@ -80,13 +71,7 @@ def test_the_closed_form_is_botorchs_model_at_its_mode():
     torch.testing.assert_close(mine.mean, theirs.mean, rtol=0, atol=2e-3)
     torch.testing.assert_close(mine.variance, theirs.variance, rtol=0, atol=2e-3)
     torch.testing.assert_close(mine.columns(at, at), theirs.columns(at, at), rtol=0, atol=2e-3)
-
-
-def test_a_noise_that_is_not_told_is_found_from_replicates_or_near_botorchs():
-    problem = hartmann6(1, arms=40)
-    data = tally(problem, [1, 2, 3, 0] * 10)
-    at = data.counts.nonzero().squeeze(-1)
-    means, cube = data.sums[at] / data.counts[at], in_cube(problem.arms[0])
+    # from replicates, or near BoTorch's
     told = Observed(at, means, 1 / data.counts[at], Replicates(400, 400 * 0.3**2))
     assert squared_exponential(cube, told).sigma == pytest.approx(0.3, rel=0.05)
     none = Observed(at, means, torch.ones_like(means), Replicates(0, 0.0))

@@ -166,8 +166,7 @@ NEWS = FOR_ANOTHER | {
 
 
 def test_who_refuses_a_letter_says_why_and_is_as_before():
-    problem, plan = small()
-    clients, server = started(problem, plan)
+    problem, plan, clients, server = started(small())
     client = clients[1]
     for _ in range(2):
         for each in clients:
@@ -222,10 +221,7 @@ def test_what_does_not_fit_phase_one_is_refused_with_the_reason():
 
 
 def test_a_client_that_refuses_or_is_refused_is_silent_and_the_others_go_on():
-    problem, plan = small()
-    clients, server = started(problem, plan)
-    for client in clients:
-        pull(problem, client, 2)
+    clients, server = started(small(), 2)[2:]
     damaged = SimpleNamespace(answer=lambda letter: clients[2].answer(letter)[:-1])
     words = converse(server, [clients[0], Client(small(gamma=2.0)[1], 1), damaged])
     assert words[1].startswith("another plan") and words[2].startswith("damaged") and len(words) == 2
@@ -268,8 +264,7 @@ def test_silence_at_random_has_its_share_and_its_seed():
 
 
 def test_a_file_of_another_plan_or_party_is_refused(tmp_path):
-    problem, plan = small()
-    clients, server = started(problem, plan)
+    _, plan, clients, server = started(small())
     path, other = tmp_path / "a file", small(gamma=2.0)[1]
     for party, another in ((clients[0], Server), (server, Client)):
         party.save(path)
@@ -281,8 +276,7 @@ def test_a_file_of_another_plan_or_party_is_refused(tmp_path):
 
 @pytest.mark.slow
 def test_many_synchronisations_leave_nothing_behind():
-    problem, plan = small(gamma=0.0)
-    clients, server = started(problem, plan)
+    problem, _, clients, server = started(small(gamma=0.0))
     sizes = []
     for t in range(90):
         pull(problem, clients[t % 3])

@@ -1,14 +1,9 @@
 """GP-UCB with BoTorch, as the benchmark plays it: a valid trace that beats uniform play, and equal rewards."""
 
-import sys
-from pathlib import Path
-
 import torch
+from gp_ucb import gp_ucb
 
 from fedgo import Problem, uniform_random
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "benchmarks"))
-from gp_ucb import gp_ucb
 
 
 def test_botorchs_gp_ucb_is_a_valid_trace_that_beats_uniform_play():

@@ -10,10 +10,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from instances import INF, about, assert_same, double, random_world
+from instances import BRIEF, INF, about, assert_same, double, random_world
 from reference import go_ucb as reference
 
-from fedgo import Exploration, Langevin, Problem, Settings, shared_start
+from fedgo import Exploration, Problem, Settings, shared_start
 from fedgo.beyond.guarantees.guarantee import (
     Guarantee,
     Scripted,
@@ -29,7 +29,6 @@ from fedgo.simulation import order_of_ties
 from fedgo.theory.regret import synchronisations
 from fedgo.theory.replay import knowledge
 
-BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
 seeds = st.integers(0, 10**6)
 
 

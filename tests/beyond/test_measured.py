@@ -1,10 +1,10 @@
 """The measured tables: what the package ships, the script that makes it, and replays that pair the methods."""
 
 import os
-import sys
 from dataclasses import replace
 from pathlib import Path
 
+import measured_tables as script
 import pytest
 import torch
 from torch import Tensor
@@ -13,9 +13,6 @@ from fedgo.beyond.evidence.families import TABLES
 from fedgo.beyond.evidence.measured import BEGIN, load, replay
 from fedgo.beyond.evidence.replays import FEDERATED, SEARCHERS, by_sites
 from fedgo.beyond.evidence.studies import CHOOSING, REPORTING
-
-sys.path.append(str(Path(__file__).resolve().parents[2] / "data"))
-import measured_tables as script
 
 ROOT = Path(__file__).resolve().parents[2]
 RAW = Path(os.environ.get("FEDGO_DATA") or ROOT.parent / "shared/data") / "tables"

@@ -7,8 +7,9 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from click.testing import CliRunner
+from instances import sample
 from scipy.stats import chi2
+from test_study_tables import said
 from transcriptions import sites as reference
 
 from fedgo import Problem
@@ -21,7 +22,6 @@ from fedgo.beyond.method import process
 from fedgo.beyond.method.advised import ADVISED
 from fedgo.beyond.method.sites import Sites, cochran
 from fedgo.beyond.method.surrogates import IndependentArms
-from fedgo.beyond.study.cli import main
 from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
 from fedgo.experiments.world import Regime
@@ -41,10 +41,6 @@ def data(seed, sites=4, arms=9, features=2, pulls=40, empty=False):
         n[i, x] += 1
         total[i, x] += means[i, x] + SIGMA * draw.normal()
     return tuple(map(torch.from_numpy, (points, n, total)))
-
-
-def ties_of(arms):
-    return torch.rand(arms, generator=torch.Generator().manual_seed(arms), dtype=torch.float64)
 
 
 @pytest.mark.parametrize("output", [False, True])
@@ -82,7 +78,7 @@ def test_the_gradient_is_that_of_finite_differences(seed, output):
 def test_the_plan_is_that_of_the_dense_implementation_and_stays_with_the_site(seed):
     arms, n, total = data(seed, pulls=25, empty=seed % 2 == 0)
     n[:, 4], total[:, 4] = 0, 0
-    fit, ties = Sites().fit(arms, Tally(n, total), SIGMA), ties_of(9)
+    fit, ties = Sites().fit(arms, Tally(n, total), SIGMA), sample(9).sigmoid()
     begun, turn, retired = ([], [3, 30, 3])[seed % 2], seed % 4, torch.arange(9) == (9, seed)[seed % 3 == 0]
     cells = ADVISED.epoch(fit, n, SIGMA, ties, begun, retired, sites=4, turn=turn, budget=9000).tolist()
     belief = fit.mean.numpy(), fit.columns(torch.arange(36), torch.arange(36)).numpy()
@@ -277,10 +273,9 @@ def test_options_may_be_added_and_retired_and_a_shell_shows_site_by_site(tmp_pat
     with (tmp_path / "options.csv").open("a") as file:
         file.write("new,3.1\n")
     names = [word for site in (*SITES, "east") for word in ("--site", site)]
-    shell = ["--study", str(study.path)]
-    assert CliRunner().invoke(main, [*shell, "begin", str(tmp_path / "options.csv"), *names]).exit_code == 0
+    said(study.path, "begin", tmp_path / "options.csv", *names)
     assert study.sites == [*SITES, "east"] and {study.ask(site) for site in study.sites}.isdisjoint({"o3"})
-    shown = CliRunner().invoke(main, [*shell, "show"]).output
+    shown = said(study.path, "show")
     assert all(shown.index(f"{one} ") < shown.index(f"{two} ") for one, two in pairwise(study.sites))
     assert "east has no trial yet" in study.verdict("east")
     assert shown.count("No option beats") == 3

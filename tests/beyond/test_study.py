@@ -196,7 +196,6 @@ def test_what_does_not_fit_the_study_is_refused(csv):
         (lambda: opened(csv, nois=1), TypeError, "an argument is .'nois'.*give one of"),
         (lambda: study.tell(study.ask(), "good"), TypeError, "reward is 'good'"),
         (lambda: study.ask("A"), ValueError, "site is 'A': this study has no sites"),
-        (lambda: opened(csv, noise=0), ValueError, "noise is 0: give a number above 0"),
         (lambda: opened(csv, "new.json", **PLAIN, reach=1), ValueError, "centre or noise is None: reach"),
         (lambda: Study(csv), ValueError, "options.csv' cannot be read as a study: .* give another file"),
         (lambda: Study(csv.parent / "own.json"), ValueError, "give a Surrogate of your own at each opening"),

@@ -8,15 +8,12 @@ import torch
 from instances import INF, double, random_problem, tally
 from reference.go_ucb import value_and_gradient
 
-from fedgo import Langevin, Network, realizable
+from fedgo import Network, realizable
 from fedgo.beyond.method.epochs import Growing, each_arm, surrogate_ucb
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.method.surrogates import IndependentArms, Observed, fitted
 from fedgo.confidence import Tally
-
-BRIEF = Langevin(rounds=12, step=0.05, hot=1e2, cold=1e4)
-
 
 # The loop
 
