@@ -37,6 +37,8 @@ def run_or_check(package: str = "fedgo.experiments", studies: Mapping[str, Sweep
     options = parser.parse_args()
     study = studies[options.study]
     folder = options.folder or study.folder
+    for player, module in missing(study).items():
+        print(f"{study.name}: not played: {player}, because {module} is not installed")
     with joblib.parallel_config(n_jobs=options.workers):
         if not options.check:
             table = run(study, options.player, options.regime, options.runs, options.fresh, folder)
@@ -50,8 +52,6 @@ def run_or_check(package: str = "fedgo.experiments", studies: Mapping[str, Sweep
     print(comparison.T.to_string())
     for columns, rows in comparison[comparison["not_compared"] != ""].groupby("not_compared"):
         print(f"{study.name}: not compared: {columns} of {', '.join(rows['player'])}")
-    for player, module in missing(study).items():
-        print(f"{study.name}: not played: {player}, because {module} is not installed")
     if not comparison["same"].all():
         sys.exit(f"{study.name}: not the same: {', '.join(comparison['player'][~comparison['same']])}")
 

@@ -336,14 +336,15 @@ def run(
 ) -> Any:
     """Play the jobs that the table of ``study`` lacks, write their rows, and return the table.
 
+    Players whose modules are not installed (`missing`) are not played, and their rows stay.
+
     Args:
         study: The study.
         players: The names of the players; all if there are none.
         regime: Play only the regimes with this text. The settings that these need are chosen first.
         runs: The largest number of evaluation runs on each regime.
         fresh: Whether to remove all rows of these players on these regimes first, those of the tuning runs included,
-            and to choose settings without the table "rungs". Rows of players that cannot be played here (`missing`)
-            stay.
+            and to choose settings without the table "rungs".
         folder: The folder in which the table is kept; a new table there begins with the rows of the package's.
     """
     names = tuple(players) or tuple(study.players)
@@ -363,10 +364,10 @@ def run(
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
     made.append({**call, "rows": 0})
+    names = tuple(name for name in names if name not in missing(study))
     try:
         if fresh and len(table):
-            gone = asked(table, names, regime) & ~table["player"].isin(missing(study))
-            table = _write(study, table[~gone], [], folder, made)
+            table = _write(study, table[~asked(table, names, regime)], [], folder, made)
         while jobs := _lacking(study, Stored(table, study, not fresh), names, regime, runs):
             table = _grown(study, table, jobs, folder, made)
     finally:

@@ -15,7 +15,7 @@ from click.testing import CliRunner
 from fedgo.beyond import Client, Fitting, Options, Plan, Server, Study, converse
 from fedgo.beyond.study import cli
 from fedgo.beyond.study.plates import plate, tell_plate
-from fedgo.beyond.study.table import COUNTS, OTHER, Table, read
+from fedgo.beyond.study.table import COUNTS, OTHER, PLACE, STATUS, Table, read
 
 SCREEN = """ligand,SMILES,base,temperature,pressure,operator,yield
 XPhos,CC(C)P,KOAc,90,1,Ann,61
@@ -109,6 +109,14 @@ ROLES = {  # a table whose last column has the results, and the roles of the oth
     ),
     "like results": ("T_mean,raw 1,target pH,Ionic strength,y\n20,1,7,50,5\n30,2,8,90,6\n", ["number"] * 4),
     "like counters": ("iterations,rounds,atomic number,y\n1,2,29,5\n2,4,27,6\n", ["number"] * 3),
+    "places": (
+        "Well,Plate,Status,S,y\nA1,p,ok,K,5\nA1,q,ok,L,6\nB2,p,,L,\n",
+        [PLACE, PLACE, STATUS, "category"],
+    ),
+    "a name with replicates": (
+        "E,t,y\n" + "".join(f"E{k % 11},{k % 11},{k}\n" for k in range(13)),
+        ["name", "number"],
+    ),
     "row names": ("rownames,dose,rep,y\n1,2,1,5\n2,2,2,6\n3,4,1,7\n", [COUNTS, "number", COUNTS]),
     "Design-Expert": ("Std,Run,A:T,y\n3,1,60,7\n1,2,50,5\n2,3,60,8\n", [COUNTS, COUNTS, "number"]),
     "labels in any order": (
@@ -165,7 +173,6 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # the table, what is said, and perhaps 
     "nothing varies": ("name,x\na,7\nb,7\n", "the list of features is .*none varies"),
     "a name of a megabyte": (f"n,x\n{'a' * 10**6},0\nb,1\n", "the name of option 1 is", {"name": "n"}),
     "an open quote": ('x,y\n1,"2\n3,4\n', "EOF inside string"),
-    "latin-1": ("x,süß\n1,2\n3,4\n", "not in UTF-8 .*: save it as 'CSV UTF-8'"),
     "empty": ("", r"the table is \[\]: give a header"),
     "a result that is not named": ("x,yield\n1,5\n2,6\n", "is it the result. Then give --result 'yield'"),
     "another name": ("x,yield\n1,5\n2,6\n", "'yelt': did you mean 'yield'", {"result": "yelt"}),
@@ -181,9 +188,8 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # the table, what is said, and perhaps 
 @pytest.mark.parametrize("table", REFUSED.values(), ids=REFUSED)
 def test_a_table_is_refused_by_its_column_and_row(table: tuple[Any, ...], tmp_path: Path) -> None:
     text, words, *how = table
-    path = written(tmp_path, text, encoding="latin-1" if "ü" in text else "utf-8")
     with pytest.raises(ValueError, match=words) as refused:
-        Study(tmp_path / "study.json", path, trials=10, **dict(*how))
+        Study(tmp_path / "study.json", written(tmp_path, text), trials=10, **dict(*how))
     assert len(str(refused.value)) < 500 and not (tmp_path / "study.json").exists()
 
 
@@ -217,13 +223,37 @@ def test_what_is_measured_with_the_result_is_no_feature_and_an_export_can_be_beg
     with pytest.raises(ValueError, match=r"'strength' or 'slump': is it the result.* fill in row 2, 4, or"):
         read(table)
     study = Study(tmp_path / "s.json", table, result="strength", trials=9)
-    with pytest.warns(UserWarning, match="left out: the numbers in slump"):
+    with pytest.warns(UserWarning, match="not kept: what is written in slump"):
         study.tell_plate(study.plate(1).assign(slump="6", strength="50"))
     assert "option 4, mean 52" in said(tmp_path / "s.json", "show")
     study.to_frame().to_csv(tmp_path / "e.csv")
     again = read(tmp_path / "e.csv")
     assert again.options.having("number") == ["water"] and again.options.label == "No"
     assert sorted(result for *_, result in again.results) == [40.0, 50.0, 52.0]
+
+
+def test_a_german_export_is_read_as_excel_saves_it_and_a_text_hides_no_decimal_comma(tmp_path: Path) -> None:
+    text = "Versuchsplan für Deckel;;\nStand: März;;\nT;Länge;Verzug\n10;1,5;0,9\n20;2,5;n.i.O.\n15;1,2;\n"
+    path = written(tmp_path, text, encoding="cp1252")
+    with pytest.raises(ValueError, match=r"changed: row 2: the result of '20' is 'n.i.O.': [^;]*$"):
+        read(path, result="Verzug")
+    table = read(written(tmp_path, text.replace("n.i.O.", "failed"), encoding="cp1252"), result="Verzug")
+    assert table.results == ((1, "10", 0.9), (2, "20", "failed")) and table.decimal_comma
+    assert sum("a title" in line for line in table.report) == 2 and "Windows-1252" in str(table.report)
+
+
+def test_what_a_study_was_begun_with_stays_and_a_plate_that_cannot_be_written_opens_no_trial(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, table = tmp_path / "s.json", written(tmp_path, "a,b,c\n1,1,7\n1,2,7\n2,1,7\n")
+    how = ("begin", table, "--trials", 9, "--category", "c")
+    assert said(path, *how) and "0 new options" in said(path, *how)
+    words = said(path, *how, "--ignore", "b", code=1)
+    assert "{'b': 'number'}: begin another file to change it" in words
+    grown = Study(path, written(tmp_path, "a,b,c\n1,1,7\n3,2,7\n"))
+    assert grown.setup.options.names == ("1, 1", "1, 2", "2, 1", "3, 2")
+    monkeypatch.setattr(cli, "find_spec", lambda name: None)
+    assert "openpyxl" in said(path, "ask", "--to", tmp_path / "p.xlsx", code=1) and not grown.open
 
 
 def test_a_plate_is_told_all_or_none(tmp_path: Path) -> None:

@@ -96,10 +96,11 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     cells = cells.astype(object).where(cells.notna(), "").map(lambda cell: composed(str(cell)))
     full = cells.ne("").to_numpy()
     cells = cells.loc[full.any(axis=1), full.any(axis=0)].reset_index(drop=True)
-    filled = cells.iloc[:2].ne("").sum(axis=1).tolist()
-    if len(cells) > 2 and cells.shape[1] > 2 and cells.iloc[0, 0] and filled == [1, cells.shape[1]]:
-        said.append(f"left out: a title, {short(cells.iloc[0, 0])!r}")
-        cells = cells.iloc[1:].reset_index(drop=True)
+    filled = cells.ne("").sum(axis=1)
+    titles = int((filled.eq(1) & cells.iloc[:, :1].ne("").any(axis=1)).cummin().sum())
+    if cells.shape[1] > 2 and 0 < titles < len(cells) - 1 and filled[titles] == cells.shape[1]:
+        said += [f"left out: a title, {short(cell)!r}" for cell in cells.iloc[:titles, 0]]
+        cells = cells.iloc[titles:].reset_index(drop=True)
     numbers = cells.apply(floats).notna()
     may_be = numbers | cells.apply(missing)
     header = list(cells.iloc[0]) if len(cells) else []
@@ -146,6 +147,12 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
                 return book.parse(first, **how)
         with open(path, "rb") as file:
             encoding = "utf-16" if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
+            file.seek(0)
+            try:
+                file.read().decode(encoding)
+            except UnicodeDecodeError:
+                encoding = "cp1252"
+                said.append("it is not in UTF-8: read as Windows-1252, which Excel writes as plain CSV")
         with open(path, encoding=encoding) as file:
             above = len(list(takewhile(lambda line: line.startswith(("# ", "sep=")), file)))
             file.seek(0)
@@ -156,7 +163,7 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
     except pd.errors.EmptyDataError:
         return pd.DataFrame()
     except UnicodeError as error:
-        reason = f"it is not in UTF-8 ({error}): save it as 'CSV UTF-8'"
+        reason = f"it is in no encoding that is known ({error}): save it as 'CSV UTF-8'"
     except pd.errors.ParserError as error:
         reason = re.sub(r".*C error: (Expected \d+ fields)?", r"\1", str(error).strip())
         reason += (
@@ -180,8 +187,11 @@ def _separator(top: str) -> str:
 
 
 def points(cells: pd.DataFrame, only_decimal: bool) -> pd.DataFrame:
-    """Return the columns with decimal points for commas; unless points are ``only_decimal``, refuse thousands."""
-    numbers = {header: column[~missing(column)] for header, column in cells.items()}
+    """Return the columns with decimal points for commas; unless points are ``only_decimal``, refuse thousands.
+
+    Cells without a digit say nothing about commas, and stay.
+    """
+    numbers = {h: column[column.str.contains(r"\d") & ~missing(column)] for h, column in cells.items()}
     with_comma = [
         header
         for header, column in numbers.items()
@@ -191,11 +201,12 @@ def points(cells: pd.DataFrame, only_decimal: bool) -> pd.DataFrame:
     remedy = "is this a decimal comma? Write a decimal point, or no comma"
     if any(suspect.empty for suspect in suspects.values()):
         suspects = {} if only_decimal else {h: _thousands(column, ".") for h, column in numbers.items()}
-        remedy = "other columns have decimal commas: write a comma for the point, or leave it out"
+        remedy = "other columns have decimal commas: leave out a point before a thousand, or write a comma"
     for header, suspect in suspects.items():
         for row, cell in suspect.items():
             require(False, f"column {header!r} in row {row + 1}", cell, remedy)
-    return cells.assign(**{header: cells[header].str.replace(",", ".") for header in with_comma})
+    pointed = {header: numbers[header].str.replace(",", ".") for header in with_comma}
+    return cells.assign(**{header: column.combine_first(cells[header]) for header, column in pointed.items()})
 
 
 def _thousands(column: pd.Series, mark: str) -> pd.Series:

@@ -6,6 +6,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from threading import Event, Thread
 from time import monotonic
@@ -18,12 +19,14 @@ except ImportError as error:
 
 from fedgo._checks import require
 from fedgo.beyond.study.cells import FAILED
+from fedgo.beyond.study.setup import Setup
 from fedgo.beyond.study.study import DoneBut, Study
-from fedgo.beyond.study.table import NUMBER, read
+from fedgo.beyond.study.table import CATEGORY, NAME, read
 from fedgo.beyond.study.trials import as_lines, standings, summary, verdict
 
 _NUMBER, _RESULT = click.types.FloatParamType(), click.types.FloatParamType()
 _NUMBER.name, _RESULT.name = "number", "number with a decimal point"  # messages say this, not "float"
+_NUMBERS = r"(?i)([-+]?\d*\.?\d+(e[-+]?\d+)?( |$))+"  # one or several, separated by blanks
 _site = click.option("--site", help="The site that makes the trial, in a study that was begun with --site.")
 
 
@@ -81,19 +84,22 @@ def _say(text: str, changed: bool = True) -> None:
         warnings.warn(f"done, but this cannot be printed: {error}", DoneBut, stacklevel=2)
 
 
-def _write(frame: Any, path: str, index: bool, decimal_comma: bool, texts: list[str]) -> None:
+def _write(frame: Any, path: str, index: bool, setup: Setup) -> None:
     """Write the ``frame`` to a new file, in Excel's format if its name ends so, and otherwise as CSV.
 
-    With ``decimal_comma`` the CSV has semicolons and decimal commas, also in the columns ``texts``, which have numbers
-    as texts.
+    If the table of the study has decimal commas, the CSV has semicolons and decimal commas. Names and categories stay
+    as they are.
     """
     if path.endswith(".xlsx"):
         frame.to_excel(path, index=index)
         return
     how = {"sep": ",", "decimal": "."}
-    if decimal_comma:
+    if setup.decimal_comma:
         how = {"sep": ";", "decimal": ","}
-        frame = frame.assign(**{header: frame[header].str.replace(".", ",") for header in texts})
+        texts = frame.select_dtypes(exclude=["number", "bool"])
+        for header in texts.columns.difference(setup.options.having(NAME, CATEGORY)):
+            numbers = frame[header].str.fullmatch(_NUMBERS)
+            frame[header] = frame[header].mask(numbers, frame[header].str.replace(".", ","))
     # Excel needs the mark to know UTF-8
     frame.to_csv(path, index=index, encoding="utf-8-sig", mode="x", **how)
 
@@ -102,6 +108,8 @@ def _new(path: str) -> str:
     """Return ``path`` after a check that there is no such file, but a folder for it."""
     require(not Path(path).exists(), "the file to write", path, "it exists: give another name, or remove it")
     require(Path(path).parent.is_dir(), "the folder of the file to write", path, "create it first")
+    can = not path.endswith(".xlsx") or find_spec("openpyxl") is not None
+    require(can, "the file to write", path, "this needs openpyxl (pip install openpyxl); or end it with .csv")
     return path
 
 
@@ -196,8 +204,8 @@ def ask(path: str, count: int, to: str | None, site: str | None) -> None:
         return
     frame, setup = study.plate(count, site) if _new(to) else None, study.setup
     try:
-        _write(frame, to, False, setup.decimal_comma, setup.options.having(NUMBER))
-    except (OSError, ImportError) as error:
+        _write(frame, to, False, setup)
+    except OSError as error:
         warnings.warn(f"the trials are open, but {to!r} cannot be written: {error}", DoneBut, stacklevel=2)
         return
     where = f" --site {site!r}" if site else ""
@@ -314,7 +322,7 @@ def plot(path: str, picture: str, site: str | None) -> None:
 def export(path: str, file: str, site: str | None) -> None:
     """Write the table with all results, estimates and intervals to the new FILE, results.csv if it is not given."""
     study = Study(path)
-    _write(study.to_frame(site), _new(file), True, study.setup.decimal_comma, ["results"])
+    _write(study.to_frame(site), _new(file), True, study.setup)
     _say(file)
 
 

@@ -27,7 +27,9 @@ with extra("study"):
 NUMBER, CATEGORY, NAME, RESULT = "number", "category", "name", "result"
 OTHER = "it looks like another result; if it is a setting, give --number"
 COUNTS = "it numbers the rows; if it is a setting, give --number"
-_ALWAYS = "it is always "
+PLACE = "it says where an experiment was made; if it is a setting, give --category"
+STATUS = "it says how far an experiment is; if it is a setting, give --category"
+_ALWAYS, _MANY = "it is always ", "it has more"
 _RESULTS = re.compile(
     r"(?i)(?<![a-z])(yield|ee|result|reward|(?<!ionic[ _])(?<!field[ _])strength|score|response|objective"
     r"|target(?![ _](temp|ph(?![a-z])))|conversion|selectivity|measured|(rep|replicate)[ _]?(?=\d))s?(?![a-z])"
@@ -40,6 +42,7 @@ _COUNTERS = re.compile(
     "((expts?|exp|experiments?|entry|runs?|row|rownames?|sample|trial|test|rxn|reaction|versuch|obs|observation|iter"
     "|iteration|round|formulation) ?)+|((std|standard|run|random) ?)?order|(?!number of).*(number|num|index)|no"
 )
+_STATUS = re.compile("((expt?|exp|experiment|run|sample|trial|test|cell|job) )?status")
 _REPEATS = re.compile("(rep|replicate)s?( (no|nr|number|id))?")
 _LABELS = re.compile(r"(?!no of|no$)(.*(\b|run|sample|test)(no|nr|id|idx|name)|.*nummer|.*unnamed)")
 # the first cell of a row that sums up the others, and of a footnote
@@ -219,7 +222,9 @@ def read(
     exported, given = {"results", "pulls", "estimate"} <= set(cells), dict[str, str]()
     if exported and known is None:
         name, result = name or cells.columns[0], result or "results"
-        given = {header: "fedgo export computed it" for header in _EXPORTED if header in cells}
+        gaps = [h for h in cells if floats(cells[h]).notna().any() and cells[h].eq("").any()]
+        given = dict.fromkeys(gaps, "some of its cells are empty")
+        given |= {header: "fedgo export computed it" for header in _EXPORTED if header in cells}
     elif "priority" in cells and cells.eq("PENDING").any(axis=None):
         given["priority"] = "EDBO+ computed it"
     given |= {header: role for header, role in ((name, NAME), (result, RESULT)) if header is not None}
@@ -230,12 +235,16 @@ def read(
         near = near[:3] or get_close_matches(header, cells.columns, 2) or list(cells.columns)[:3]
         unless = " If there are no results yet, give none; plates have a column for them" * (header == result)
         require(header in cells, "the column", header, f"did you mean {_either(near)}?{unless}")
-    asked = given | (known.role_of if known else {})
+    before = known.role_of if known else {}
+    fixed = {h: role for h, role in before.items() if not role.startswith((_ALWAYS, _MANY))}
+    was = {h: role for h, role in fixed.items() if h in given and _use(role) != _use(given[h])}
+    require(not was, "what the study takes a column for", was, "begin another file to change it")
+    asked = given | before
     read_as = [header for header in cells if asked.get(header) not in ("ignored", CATEGORY, NAME)]
     with_points = points(cells[read_as], bool(known) or NUMBER in given.values())
     decimal_comma = not with_points.equals(cells[read_as])
     cells = cells.assign(**with_points)
-    size, before, wrong = len(cells), list(known.names if known else ()), dict[int, str]()
+    size, old, wrong = len(cells), list(known.names if known else ()), dict[int, str]()
     if known is None:
         refuse([] if cells.columns[0] in given else _no_options(cells))
         roles = _roles(cells, given)
@@ -249,15 +258,15 @@ def read(
         wrong |= {row: f"{header!r} is {short(cell)!r}: give a number" for row, cell in odd.items()}
     blank = pd.Series("", cells.index)
     called = next((cells[header] for header in _having(roles, NAME)), blank)
-    called = pd.Series([*before, *called[len(before) :]], cells.index, dtype=object)
+    called = pd.Series([*old, *called[len(old) :]], cells.index, dtype=object)
     # rows with equal features have equal numbers, and without features those with equal names
     alike = features if features.size else called.where(called != "", cells.index).to_frame("name")
     same = alike.groupby(list(alike), sort=False, dropna=False).ngroup()
-    made = called.where(called != "", _made_names(cells, roles, same.nunique(), called))
+    made = called.where(called != "", _made_names(cells, roles, same, called))
     option = called.where(called != "", made.groupby(same).transform("first"))
     first = cells.index.to_series().groupby(option).transform("first")
     for row in cells.index[same != first.map(same)]:
-        where = "the study" if first[row] < len(before) else f"row {first[row] + 1 - len(before)}"
+        where = "the study" if first[row] < len(old) else f"row {first[row] + 1 - len(old)}"
         header = features.loc[row].ne(features.loc[first[row]]).idxmax()
         there = f"there {header!r} is {short(cells[header][first[row]])!r}"
         wrong[row] = f"{option[row]!r} has other features in {where}: {there}"
@@ -270,10 +279,10 @@ def read(
     for row, cell in results[floats(results).isna() & ~missing(results)].items():
         remedy = f"give a number with a decimal point, {FAILED}, or nothing"
         wrong[row] = f"the result of {option[row]!r} is {short(cell)!r}: {remedy}"
-    refuse([f"row {row + 1 - len(before)}: {wrong[row]}" for row in sorted(wrong)])
+    refuse([f"row {row + 1 - len(old)}: {wrong[row]}" for row in sorted(wrong)])
     columns = list(cells) if known is None else list(known.columns)
     values = floats(results).astype(object).where(results.str.lower() != FAILED, FAILED).dropna()
-    told = tuple((row + 1 - len(before), option[row], value) for row, value in values.items())
+    told = tuple((row + 1 - len(old), option[row], value) for row, value in values.items())
     cells[_having(roles, RESULT)] = ""
     rows = cells.loc[option.drop_duplicates().index, columns]
     names, roles_of = tuple(option.unique()), tuple(roles[header] for header in columns)
@@ -287,11 +296,11 @@ def read(
             remedy = f"if they are one option, give --ignore {_having(roles, NAME)[0]!r}"
             said.append(f"{alike[row]!r} and {other!r} have equal features: {remedy}")
     else:
-        said.append(f"{size} rows: {len(names) - len(before)} new options, {len(names)} in all")
+        said.append(f"{size} rows: {len(names) - len(old)} new options, {len(names)} in all")
         said += [f"{len(told)} results in it are not read; fedgo tell TABLE enters new ones"] * bool(told)
-        lost = [header for header in known.having(OTHER) if (cells[header][len(before) :] != "").any()]
+        lost = [header for header in known.having(OTHER) if (cells[header][len(old) :] != "").any()]
         if lost:
-            warnings.warn(f"left out: the numbers in {', '.join(lost)}, no features", stacklevel=4)
+            warnings.warn(f"not kept: what is written in {', '.join(lost)}", stacklevel=4)
     return Table(options, told, tuple(said), decimal_comma)
 
 
@@ -317,6 +326,11 @@ def _no_options(cells: pd.DataFrame) -> list[str]:
         f"row {row + 1}: {short(first[row])!r} {'sums up the others' if sums[row] else 'is a footnote'}: remove it"
         for row in cells.index[notes | sums]
     ]
+
+
+def _use(role: str) -> str:
+    """Return the ``role`` of a column, or "left out" if it is the reason why the column is left out."""
+    return role if role in (NUMBER, CATEGORY, NAME, RESULT) else "left out"
 
 
 def _having(roles: Roles, *wanted: str) -> list[str]:
@@ -371,6 +385,11 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     numbered = [h for h in counts if h == cells.columns[0] and cells[h].is_unique]
     texts = [h for h in free if roles[h] == CATEGORY and cells[h].is_unique]
     names = numbered or [h for h in texts if cells[h].map(may_name).all()]
+    categories = [h for h in free if roles[h] == CATEGORY and h not in names]
+    places = [h for h in categories if "well" in _words(h)]
+    places += [h for h in categories if places and "plate" in _words(h)]
+    roles |= dict.fromkeys(places, PLACE)
+    roles |= dict.fromkeys((h for h in categories if _STATUS.fullmatch(" ".join(_words(h)))), STATUS)
     if names and NAME not in given.values():
         roles[names[0]] = NAME
     seen = dict[Any, str]()
@@ -391,12 +410,24 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
         elif role == CATEGORY and header in free and cells[header].eq("").mean() > 0.5:
             roles[header] = "most of its cells are empty"
         elif role == CATEGORY and cells[header].nunique() > _LEVELS:
-            roles[header] = f"it has more than {_LEVELS:,} different texts"
+            roles[header] = f"{_MANY} than {_LEVELS:,} different texts"
         seen.setdefault(pattern, header)
+    if NAME not in roles.values():
+        roles |= dict.fromkeys([h for h in categories if _names_the_others(cells, roles, h)][:1], NAME)
     # a number of the experiment is no name if an option was tried several times
     if numbered and _features(cells, roles).duplicated().any():
         roles[numbered[0]] = COUNTS
     return roles
+
+
+def _names_the_others(cells: pd.DataFrame, roles: Roles, header: str) -> bool:
+    """Return whether a column of texts, which differ in most rows, has one for each combination of other features."""
+    others, texts = _features(cells, {**roles, header: NAME}), cells[header]
+    few = texts.nunique() < max(_FEW, len(cells) / 2)
+    if roles[header] != CATEGORY or few or others.empty or not texts.map(may_name).all():
+        return False
+    option = others.groupby(list(others), sort=False, dropna=False).ngroup().astype(str)
+    return bool(option.nunique() == texts.nunique() == (option + texts).nunique())
 
 
 def _of_results(headers: Sequence[str], result: str) -> list[str]:
@@ -479,15 +510,19 @@ def _features(cells: pd.DataFrame, roles: Roles) -> pd.DataFrame:
     return features.apply(lambda column: floats(column) if column.name in number else column)
 
 
-def _made_names(cells: pd.DataFrame, roles: Roles, options: int, taken: pd.Series) -> pd.Series:
-    """Return a name for each row: its features as far as they tell options apart, if that is short, or ``row 3``."""
+def _made_names(cells: pd.DataFrame, roles: Roles, same: pd.Series, taken: pd.Series) -> pd.Series:
+    """Return a name for each row: its features as far as they tell options apart, if that is short, or ``row 3``.
+
+    ``same`` has a number for each row, equal for the rows of an option, and ``taken`` its name or nothing.
+    """
     names = pd.Series("", cells.index)
     for header in (*_having(roles, CATEGORY), *_having(roles, NUMBER)):
         longer = names.str.cat(cells[header].str[:20].str.strip(), ", ")
         names = longer if longer.nunique() > names.nunique() else names
     names = names.str.removeprefix(", ")
-    fits = names.ne("") & names.eq(names.map(short)) & names.map(may_name) & ~names.isin(taken)
-    if names.nunique() == options and (fits & names.map(str.isprintable)).all():
+    new = names[~same.isin(same[taken != ""])]
+    fits = new.nunique() == same[new.index].nunique() and not new.isin(taken).any()
+    if fits and all(text == short(text) != "" and may_name(text) and text.isprintable() for text in new):
         return names
     return ("added " * bool((taken != "").any()) + "row ") + (cells.index.to_series() + 1).astype(str)
 

@@ -187,7 +187,9 @@ def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record
                 gone = torch.ones(sites, len(names), dtype=torch.bool)
                 gone[row] = retired  # so that all trials are at this site
                 seen = fit, counts.flatten(), noise, ties.repeat(sites)
-                cells = searching(*seen, wanted, opened, gone.flatten(), budget=setup.old + setup.trials)
+                # two thirds of the study's own trials come before repetitions
+                budget = setup.trials + 3 * setup.old // 2
+                cells = searching(*seen, wanted, opened, gone.flatten(), budget=budget)
             else:
                 most = 1 if setup.differ else None
                 how = noise, ties, opened, retired, most, sites, row, setup.trials
