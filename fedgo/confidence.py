@@ -152,8 +152,8 @@ class Posterior(NamedTuple):
 
     def of_each(self, learners: int) -> "Posterior":
         """Return a posterior (S, M, K) with memory for each of M learners, from one that is (S, 1 or M, K)."""
-        own = (values.expand(-1, learners, *values.shape[2:]) for values in self)
-        return Posterior(*(values.clone(memory_format=torch.contiguous_format) for values in own))
+        own = [values.expand(-1, learners, *values.shape[2:]) for values in self]
+        return Posterior(*[values.clone(memory_format=torch.contiguous_format) for values in own])
 
 
 def require_prior(largest: Tensor | float, lam: float) -> None:

@@ -146,7 +146,7 @@ def simulate(
     noise, order = problem.tape(total), order_of_ties(problem, learner.learners)
     phase_one = (exploration.arm, exploration.reward, *exploration.ledger)
     # one more column takes what the learners would do whose turn it is not
-    arms, rewards, up, down = (torch.nn.functional.pad(values, (0, steps + 1)) for values in phase_one)
+    arms, rewards, up, down = [torch.nn.functional.pad(values, (0, steps + 1)) for values in phase_one]
     sync = torch.zeros_like(arms, dtype=torch.bool)
     notes: dict[str, Tensor] = {}
     star = Star(clients, Ledger(up, down))
