@@ -69,6 +69,7 @@ READ = {
     "a mark": ("\ufeffx,y\n1.5,2\n2.5,1\n", {}, ["1.5", "2.5"]),
     "no header": ("1.5,2\n2.5,1\n", {}, ["1.5", "2.5"]),
     "a title, and units": ("A,,\nx,y,z\nK,bar,s\n1.5,2,1\n2.5,1,1\n3.5,4,2\n", {}, ["1.5", "2.5", "3.5"]),
+    "groups above": (",,F 1,R 1\nRun,B,T,y\n,,°C,g\n1,a,5,2\n2,a,6,3\n", {"result": "y"}, ["1", "2"]),
     "empty rows and columns": ("x,y,,\n1.5,2,,\n,,,\n2.5,1,,\n", {}, ["1.5", "2.5"]),
     "a running number of repeated rows": ("run,a,b\n1,5,2\n2,6,1\n3,6,1\n", {}, ["5", "6"]),
     "a number with gaps": ("entry,a\n3,5\n7,5\n9,6\n", {}, ["5", "6"]),

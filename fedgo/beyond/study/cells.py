@@ -101,6 +101,9 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     if cells.shape[1] > 2 and 0 < titles < len(cells) - 1 and filled[titles] == cells.shape[1]:
         said += [f"left out: a title, {short(cell)!r}" for cell in cells.iloc[:titles, 0]]
         cells = cells.iloc[titles:].reset_index(drop=True)
+    if len(cells) > 2 and cells.iloc[0].eq("").sum() > 1 and _may_head(cells.iloc[1]):
+        said.append(f"left out: a line above the header, {short(', '.join(filter(None, cells.iloc[0])))}")
+        cells = cells.iloc[1:].reset_index(drop=True)
     numbers = cells.apply(floats).notna()
     may_be = numbers | cells.apply(missing)
     header = list(cells.iloc[0]) if len(cells) else []
@@ -120,6 +123,11 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     blank = "unnamed" if any(header) else "column"
     names = checked_names("column", [name or f"{blank} {place}" for place, name in enumerate(header, 1)])
     return cells.set_axis(list(names), axis=1).reset_index(drop=True), said
+
+
+def _may_head(row: pd.Series) -> bool:
+    """Return whether each cell of a row has another text, none of them a number."""
+    return bool(row.ne("").all() and row.is_unique and floats(row).isna().all())
 
 
 def _is_header(cells: pd.DataFrame, numbers: pd.DataFrame, may_be: pd.DataFrame) -> bool:
