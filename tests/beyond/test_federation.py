@@ -47,6 +47,7 @@ def test_a_letter_carries_the_scalars_that_the_ledger_charges_and_they_come_back
     assert len(letter) == OVERHEAD + 8 * scalars("counts", 2, pulls, 6) and OVERHEAD == 64
     read = decode(letter, plan.fingerprint)
     assert (read.kind, read.client, read.start) == (Kind.STATISTICS, 2, 5)
+    assert Kind.SUMS.__reduce_ex__(2) == (Kind, (10,))  # by getattr, Python 3.11.2 could not load a letter
     assert (read.exchange, read.since) == (Exchange(9, 7), Exchange(8))
     assert torch.equal(unpack(read.numbers, 6), data)
 
