@@ -92,10 +92,10 @@ endif
 	@touch $@
 
 # The newest versions that pyproject.toml allows; torch's newest release may bring gigabytes, so its version is said here.
-# soupsieve 4.1.1 needs Python 3.11.5, and Debian 12 has 3.11.2. The local part of a version (torch's +cpu) is dropped: it
+# soupsieve 3 needs Python 3.11.5, and Debian 12 has 3.11.2. The local part of a version (torch's +cpu) is dropped: it
 # names a wheel, not a release.
 TORCH := torch==2.13.0
-LIMITS := "$(TORCH)" "soupsieve<4" "setuptools>=77"
+LIMITS := "$(TORCH)" "soupsieve<3" "setuptools>=77"
 lock:
 	@rm -rf .venv/lock && $(PYTHON) -m venv .venv/lock
 	.venv/lock/bin/pip install --quiet $(LIMITS) -e ".[book]"
