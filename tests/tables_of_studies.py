@@ -8,7 +8,7 @@ from fedgo.experiments import runner
 def assert_shipped(study: runner.Sweep) -> None:
     """The table of ``study`` lacks no run, and each call that added rows says when and how."""
     name, known = study.name, runner.shipped(study)
-    played = [player for player in study.players if player not in runner.missing(study)]
+    played = study.players.keys() - runner.missing(study).keys()
     missing = [player for player in played if any(study.jobs(known, player))]
     assert not missing, f"rows of {missing} are missing in {name}.csv: run `make study NAME={name}`"
     table = pd.read_csv(study.folder / f"{name}.csv")

@@ -38,7 +38,8 @@ def run_or_check(package: str = "fedgo.experiments", studies: Mapping[str, Sweep
     study = studies[options.study]
     folder = options.folder or study.folder
     for player, module in missing(study).items():
-        print(f"{study.name}: not played: {player}, because {module} is not installed")
+        if player in (options.player or study.players):
+            print(f"{study.name}: not played: {player}, because {module} is not installed")
     with joblib.parallel_config(n_jobs=options.workers):
         if not options.check:
             table = run(study, options.player, options.regime, options.runs, options.fresh, folder)

@@ -92,7 +92,7 @@ def searching(
     retired: Tensor | None = None,
     sites: int = 1,
     turn: int = 0,
-    budget: int = 0,
+    budget: float = 0,
 ) -> Tensor:
     """Return the L arms or cells of the next pulls of a search, (L,) int64.
 
@@ -106,7 +106,7 @@ def searching(
         retired: Whether each must not be pulled any more, (K,) bool.
         sites: The number N of sites if the K are cells; otherwise 1.
         turn: The site of the first pull; the others follow in cyclic order.
-        budget: The number of pulls that is planned in total, or fewer than have been made.
+        budget: The number of pulls, after two thirds of which one may be repeated; 0 means that it may now.
     """
     opened = torch.tensor(begun, dtype=torch.int64)
     gone = torch.zeros_like(counts, dtype=torch.bool) if retired is None else retired

@@ -101,7 +101,7 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     if cells.shape[1] > 2 and 0 < titles < len(cells) - 1 and filled[titles] == cells.shape[1]:
         said += [f"left out: a title, {short(cell)!r}" for cell in cells.iloc[:titles, 0]]
         cells = cells.iloc[titles:].reset_index(drop=True)
-    if len(cells) > 2 and cells.iloc[0].eq("").sum() > 1 and _may_head(cells.iloc[1]):
+    if len(cells) > 2 and cells.iloc[0].eq("").sum() > 1 and _may_head(cells.iloc[1:]):
         said.append(f"left out: a line above the header, {short(', '.join(filter(None, cells.iloc[0])))}")
         cells = cells.iloc[1:].reset_index(drop=True)
     numbers = cells.apply(floats).notna()
@@ -125,9 +125,10 @@ def cells_of(source: Any) -> tuple[pd.DataFrame, list[str]]:
     return cells.set_axis(list(names), axis=1).reset_index(drop=True), said
 
 
-def _may_head(row: pd.Series) -> bool:
-    """Return whether each cell of a row has another text, none of them a number."""
-    return bool(row.ne("").all() and row.is_unique and floats(row).isna().all())
+def _may_head(cells: pd.DataFrame) -> bool:
+    """Return whether the first row has another text in each cell, none of them a number or again below it."""
+    row, again = cells.iloc[0], (cells.iloc[1:] == cells.iloc[0]).any(axis=None)
+    return bool(row.ne("").all() and row.is_unique and floats(row).isna().all() and not again)
 
 
 def _is_header(cells: pd.DataFrame, numbers: pd.DataFrame, may_be: pd.DataFrame) -> bool:
@@ -159,6 +160,8 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
             try:
                 file.read().decode(encoding)
             except UnicodeDecodeError:
+                if encoding == "utf-16":
+                    raise
                 encoding = "cp1252"
                 said.append("it is not in UTF-8: read as Windows-1252, which Excel writes as plain CSV")
         with open(path, encoding=encoding) as file:
@@ -206,7 +209,7 @@ def points(cells: pd.DataFrame, only_decimal: bool) -> pd.DataFrame:
         if column.str.contains(",").any() and column.str.fullmatch(_COMMA).all()
     ]
     suspects = {header: _thousands(numbers[header], ",") for header in with_comma}
-    remedy = "is this a decimal comma? Write a decimal point, or no comma"
+    remedy = "is this a decimal comma? Write a decimal point, or no comma; if it is a text, give --category"
     if any(suspect.empty for suspect in suspects.values()):
         suspects = {} if only_decimal else {h: _thousands(column, ".") for h, column in numbers.items()}
         remedy = "other columns have decimal commas: leave out a point before a thousand, or write a comma"

@@ -87,8 +87,8 @@ def _say(text: str, changed: bool = True) -> None:
 def _write(frame: Any, path: str, index: bool, setup: Setup) -> None:
     """Write the ``frame`` to a new file, in Excel's format if its name ends so, and otherwise as CSV.
 
-    If the table of the study has decimal commas, the CSV has semicolons and decimal commas. Names and categories stay
-    as they are.
+    If the table of the study has decimal commas, the CSV has semicolons and decimal commas. Names, categories and
+    ignored columns stay as they are.
     """
     if path.endswith(".xlsx"):
         frame.to_excel(path, index=index)
@@ -97,7 +97,8 @@ def _write(frame: Any, path: str, index: bool, setup: Setup) -> None:
     if setup.decimal_comma:
         how = {"sep": ";", "decimal": ","}
         texts = frame.select_dtypes(exclude=["number", "bool"])
-        for header in texts.columns.difference(setup.options.having(NAME, CATEGORY)):
+        kept = setup.options.having(NAME, CATEGORY, "ignored")
+        for header in texts.columns.difference([*kept, *(f"{header} (table)" for header in kept)]):
             numbers = frame[header].str.fullmatch(_NUMBERS)
             frame[header] = frame[header].mask(numbers, frame[header].str.replace(".", ","))
     # Excel needs the mark to know UTF-8

@@ -203,8 +203,8 @@ def read(
     Args:
         source: The path of a file with semicolons, tabs, bars, commas or blanks, or of Excel; or a pandas frame.
         name: The column with the names of the options. Without it, a first column that numbers the rows has them, or a
-            column of texts without repetitions; otherwise the names are made of the features, or they are ``row 1``,
-            ``row 2``, …
+            column of texts with one for each row, or for each combination of features; otherwise the names are made of
+            the features, or they are ``row 1``, ``row 2``, …
         result: The column with the results of experiments that were made.
         ignore: Columns to leave out.
         category: Columns whose numbers are names of categories.
@@ -222,10 +222,11 @@ def read(
     exported, given = {"results", "pulls", "estimate"} <= set(cells), dict[str, str]()
     if exported and known is None:
         name, result = name or cells.columns[0], result or "results"
-        gaps = [h for h in cells if floats(cells[h]).notna().any() and cells[h].eq("").any()]
+        numbers = cells.apply(lambda column: floats(column.str.replace(",", "."))).notna().any()
+        gaps = cells.columns[numbers & cells.eq("").any()]
         given = dict.fromkeys(gaps, "some of its cells are empty")
         given |= {header: "fedgo export computed it" for header in _EXPORTED if header in cells}
-    elif "priority" in cells and cells.eq("PENDING").any(axis=None):
+    elif known is None and "priority" in cells and cells.eq("PENDING").any(axis=None):
         given["priority"] = "EDBO+ computed it"
     given |= {header: role for header, role in ((name, NAME), (result, RESULT)) if header is not None}
     for role, headers in (("ignored", ignore), (CATEGORY, category), (NUMBER, number)):
@@ -236,8 +237,13 @@ def read(
         unless = " If there are no results yet, give none; plates have a column for them" * (header == result)
         require(header in cells, "the column", header, f"did you mean {_either(near)}?{unless}")
     before = known.role_of if known else {}
-    fixed = {h: role for h, role in before.items() if not role.startswith((_ALWAYS, _MANY))}
-    was = {h: role for h, role in fixed.items() if h in given and _use(role) != _use(given[h])}
+    was = {}
+    for header in before.keys() & given.keys():
+        old_use, use = _use(before[header]), _use(given[header])
+        # a plate may have results where the table had something else
+        of_plate = known is not None and (header, use) == (known.result, RESULT)
+        if old_use != use and not of_plate and not before[header].startswith((_ALWAYS, _MANY)):
+            was[header] = old_use
     require(not was, "what the study takes a column for", was, "begin another file to change it")
     asked = given | before
     read_as = [header for header in cells if asked.get(header) not in ("ignored", CATEGORY, NAME)]
@@ -249,7 +255,8 @@ def read(
         refuse([] if cells.columns[0] in given else _no_options(cells))
         roles = _roles(cells, given)
     else:
-        mine = given | {known.label: NAME, known.result: RESULT}
+        mine = {h: role for h, role in given.items() if h not in before}
+        mine |= {known.label: NAME, known.result: RESULT}
         roles = known.role_of | {h: mine[h] for h in cells if mine.get(h) in (NAME, RESULT)}
         cells = _below(known, cells, roles, wrong)
     features = _features(cells, roles)
@@ -260,7 +267,9 @@ def read(
     called = next((cells[header] for header in _having(roles, NAME)), blank)
     called = pd.Series([*old, *called[len(old) :]], cells.index, dtype=object)
     # rows with equal features have equal numbers, and without features those with equal names
-    alike = features if features.size else called.where(called != "", cells.index).to_frame("name")
+    alike = (
+        features if features.size else called.where(called != "", cells.index.to_series()).to_frame("name")
+    )
     same = alike.groupby(list(alike), sort=False, dropna=False).ngroup()
     made = called.where(called != "", _made_names(cells, roles, same, called))
     option = called.where(called != "", made.groupby(same).transform("first"))
@@ -270,7 +279,7 @@ def read(
         header = features.loc[row].ne(features.loc[first[row]]).idxmax()
         there = f"there {header!r} is {short(cells[header][first[row]])!r}"
         wrong[row] = f"{option[row]!r} has other features in {where}: {there}"
-    results = next((cells[header] for header in _having(roles, RESULT)), blank)
+    results = next((cells[header] for header in _having(roles, RESULT)), blank)[len(old) :]
     if exported:  # a cell has all results of its option; one that is retired has failed
         gone = cells.get("retired", blank).eq("True")
         results = (
@@ -385,13 +394,13 @@ def _roles(cells: pd.DataFrame, given: Mapping[str, str]) -> dict[str, str]:
     numbered = [h for h in counts if h == cells.columns[0] and cells[h].is_unique]
     texts = [h for h in free if roles[h] == CATEGORY and cells[h].is_unique]
     names = numbered or [h for h in texts if cells[h].map(may_name).all()]
-    categories = [h for h in free if roles[h] == CATEGORY and h not in names]
-    places = [h for h in categories if "well" in _words(h)]
-    places += [h for h in categories if places and "plate" in _words(h)]
-    roles |= dict.fromkeys(places, PLACE)
-    roles |= dict.fromkeys((h for h in categories if _STATUS.fullmatch(" ".join(_words(h)))), STATUS)
     if names and NAME not in given.values():
         roles[names[0]] = NAME
+    categories = [h for h in free if roles[h] == CATEGORY]
+    places = [h for h in categories if "well" in _words(h)]
+    places += [h for h in free if places and "plate" in _words(h) and roles[h] in (NUMBER, CATEGORY)]
+    roles |= dict.fromkeys(places, PLACE)
+    roles |= dict.fromkeys((h for h in categories if _STATUS.fullmatch(" ".join(_words(h)))), STATUS)
     seen = dict[Any, str]()
     # of columns that say the same thing, the one asked for stays, or the name, or the shortest
     for header in sorted(cells, key=lambda h: (h not in given, roles[h] != NAME, cells[h].str.len().sum())):
@@ -426,8 +435,8 @@ def _names_the_others(cells: pd.DataFrame, roles: Roles, header: str) -> bool:
     few = texts.nunique() < max(_FEW, len(cells) / 2)
     if roles[header] != CATEGORY or few or others.empty or not texts.map(may_name).all():
         return False
-    option = others.groupby(list(others), sort=False, dropna=False).ngroup().astype(str)
-    return bool(option.nunique() == texts.nunique() == (option + texts).nunique())
+    option = others.groupby(list(others), sort=False, dropna=False).ngroup()
+    return bool((option == pd.factorize(texts)[0]).all())
 
 
 def _of_results(headers: Sequence[str], result: str) -> list[str]:
@@ -520,8 +529,8 @@ def _made_names(cells: pd.DataFrame, roles: Roles, same: pd.Series, taken: pd.Se
         longer = names.str.cat(cells[header].str[:20].str.strip(), ", ")
         names = longer if longer.nunique() > names.nunique() else names
     names = names.str.removeprefix(", ")
-    new = names[~same.isin(same[taken != ""])]
-    fits = new.nunique() == same[new.index].nunique() and not new.isin(taken).any()
+    new = names[~same.isin(same[taken != ""]) & ~same.duplicated()]
+    fits = new.is_unique and not new.isin(taken).any()
     if fits and all(text == short(text) != "" and may_name(text) and text.isprintable() for text in new):
         return names
     return ("added " * bool((taken != "").any()) + "row ") + (cells.index.to_series() + 1).astype(str)

@@ -188,7 +188,7 @@ def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record
                 gone[row] = retired  # so that all trials are at this site
                 seen = fit, counts.flatten(), noise, ties.repeat(sites)
                 # two thirds of the study's own trials come before repetitions
-                budget = setup.trials + 3 * setup.old // 2
+                budget = setup.trials + 1.5 * setup.old
                 cells = searching(*seen, wanted, opened, gone.flatten(), budget=budget)
             else:
                 most = 1 if setup.differ else None
