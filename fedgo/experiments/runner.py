@@ -364,7 +364,8 @@ def run(
         "command": shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]),
     }
     made.append({**call, "rows": 0})
-    names = tuple(name for name in names if name not in missing(study))
+    cannot = missing(study)
+    names = tuple(name for name in names if name not in cannot)
     try:
         if fresh and len(table):
             table = _write(study, table[~asked(table, names, regime)], [], folder, made)

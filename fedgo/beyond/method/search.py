@@ -92,7 +92,8 @@ def searching(
     retired: Tensor | None = None,
     sites: int = 1,
     turn: int = 0,
-    budget: float = 0,
+    budget: int = 0,
+    old: int = 0,
 ) -> Tensor:
     """Return the L arms or cells of the next pulls of a search, (L,) int64.
 
@@ -106,13 +107,14 @@ def searching(
         retired: Whether each must not be pulled any more, (K,) bool.
         sites: The number N of sites if the K are cells; otherwise 1.
         turn: The site of the first pull; the others follow in cyclic order.
-        budget: The number of pulls, after two thirds of which one may be repeated; 0 means that it may now.
+        budget: The number of pulls that is planned in total, or fewer than have been made.
+        old: The number of pulls that were made before and that the ``budget`` does not contain.
     """
     opened = torch.tensor(begun, dtype=torch.int64)
     gone = torch.zeros_like(counts, dtype=torch.bool) if retired is None else retired
     tried = (counts > 0).index_fill(0, opened, True) | gone
     free = int((~tried).view(sites, -1).sum(-1).min())  # so many arms without a pull are left at each site
-    early = max(0, math.ceil(2 * budget / 3) - int(counts.sum()) - len(begun))  # before the last third
+    early = max(0, old + math.ceil(2 * budget / 3) - int(counts.sum()) - len(begun))  # before the last third
     whole, slots = Whole.of(fit), [(turn + pull) % sites for pull in range(pulls)]
     mean, begins = whole.mean.masked_fill(gone, -torch.inf), opened.bincount(minlength=len(counts))
     parts = [part.view(sites, -1) for part in (mean, whole.variance, begins, tried, order)]

@@ -154,16 +154,15 @@ def _file(path: Path, said: list[str]) -> pd.DataFrame:
                     remedy = f"move another to the front: {short(', '.join(others))}"
                     warnings.warn(f"of {path.name} only the sheet {first!r} is read; {remedy}", stacklevel=5)
                 return book.parse(first, **how)
-        with open(path, "rb") as file:
-            encoding = "utf-16" if file.read(2) in (BOM_UTF16_LE, BOM_UTF16_BE) else "utf-8-sig"
-            file.seek(0)
-            try:
-                file.read().decode(encoding)
-            except UnicodeDecodeError:
-                if encoding == "utf-16":
-                    raise
-                encoding = "cp1252"
-                said.append("it is not in UTF-8: read as Windows-1252, which Excel writes as plain CSV")
+        received = path.read_bytes()
+        encoding = "utf-16" if received.startswith((BOM_UTF16_LE, BOM_UTF16_BE)) else "utf-8-sig"
+        try:
+            received.decode(encoding)
+        except UnicodeDecodeError:
+            if encoding == "utf-16":
+                raise
+            encoding = "cp1252"
+            said.append("it is not in UTF-8: read as Windows-1252, which Excel writes as plain CSV")
         with open(path, encoding=encoding) as file:
             above = len(list(takewhile(lambda line: line.startswith(("# ", "sep=")), file)))
             file.seek(0)

@@ -203,10 +203,11 @@ def ask(path: str, count: int, to: str | None, site: str | None) -> None:
         rows = zip(names, study.setup.options.words(names), strict=True)
         _say("\n".join("\t".join(row).strip() for row in rows))
         return
-    frame, setup = study.plate(count, site) if _new(to) else None, study.setup
+    _new(to)
+    frame = study.plate(count, site)
     try:
-        _write(frame, to, False, setup)
-    except OSError as error:
+        _write(frame, to, False, study.setup)
+    except (OSError, ImportError) as error:  # pandas refuses an old openpyxl
         warnings.warn(f"the trials are open, but {to!r} cannot be written: {error}", DoneBut, stacklevel=2)
         return
     where = f" --site {site!r}" if site else ""

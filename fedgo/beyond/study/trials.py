@@ -187,9 +187,8 @@ def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record
                 gone = torch.ones(sites, len(names), dtype=torch.bool)
                 gone[row] = retired  # so that all trials are at this site
                 seen = fit, counts.flatten(), noise, ties.repeat(sites)
-                # two thirds of the study's own trials come before repetitions
-                budget = setup.trials + 1.5 * setup.old
-                cells = searching(*seen, wanted, opened, gone.flatten(), budget=budget)
+                gone = gone.flatten()
+                cells = searching(*seen, wanted, opened, gone, budget=setup.trials, old=setup.old)
             else:
                 most = 1 if setup.differ else None
                 how = noise, ties, opened, retired, most, sites, row, setup.trials
