@@ -13,7 +13,8 @@ from fedgo.beyond.evidence.libraries import LIBRARIES, OPTUNA, measure_library
 from fedgo.beyond.evidence.measured import load
 from fedgo.beyond.evidence.private import WAYS, play_regime
 from fedgo.beyond.evidence.replays import BEFORE, CURVED, FEDERATED, SEARCHERS, measure_tables
-from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, WITHOUT_MISFIT, advised
+from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, advised
+from fedgo.beyond.method.advised import ADVISED
 from fedgo.experiments import studies as paper
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Player, grid, measured, play_uniform
@@ -103,18 +104,18 @@ MAP = _Study(
 
 # --- How strongly the recommended method explores: settings compared at budgets of 100, 400, 2,000 and 20,000 pulls
 
-# u is the weight of exploration for an arm that nobody has pulled. Two candidates have the same u for all budgets: 3,
-# and 5, the value before u depended on the budget. The last two show what a smaller u and more frequent fits would
-# bring.
+# u is the weight of exploration for an arm that nobody has pulled. Candidates differ from the setting in use in whether
+# few arms are all pulled first, in u, in the weight of other arms, or in how often the model is fitted.
+KEPT: Setting = {
+    name: ADVISED.setting[name] for name in ("few", "least", "bold", "untried", "kappa", "growth")
+}
 RULES: tuple[Setting, ...] = (
-    *grid(bold=(0.5, 0.6), share=(0.25, 0.35)),
-    {"bold": 0.55, "share": 0.35},
-    {"bold": 0.6, "share": 0.5},
-    {"bold": 0.7, "share": 0.25},
-    {"untried": 3.0, "bold": 9.0, "share": 0.5},
-    {"bold": 9.0, "share": 0.5},
-    {"bold": 0.4, "share": 0.35},
-    {"bold": 0.55, "share": 0.35, "growth": 1.4},
+    KEPT,
+    {**KEPT, "few": 0.0},
+    {**KEPT, "few": 0.0, "least": 5.5, "untried": 5.5},
+    {**KEPT, "bold": 0.45},
+    {**KEPT, "kappa": 5.0},
+    {**KEPT, "growth": 1.4},
 )
 
 RULE_TUNING = listed("rule_tuning")
@@ -122,7 +123,7 @@ RULE_TUNING = listed("rule_tuning")
 BOLDNESS = _Study(
     "boldness",
     "how boldly the advised setting plays for which budget: every candidate on the same tuning runs",
-    {"advised": Player(advised(WITHOUT_MISFIT), RULES)},  # the model had no misfit then
+    {"advised": Player(advised(), RULES)},
     ("regret", "late_regret", "seconds"),
     chosen_on=lambda name: [RULE_TUNING],
     rungs=lambda name: (Rung(len(RULES), 100),),
