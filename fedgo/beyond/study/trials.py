@@ -263,6 +263,7 @@ def summary(setup: Setup, record: Record, site: Site = None) -> list[str]:
     tried, noise = [row for row in rows if row.pulls], noise_of(setup, record.told)
     if not tried:
         return ["no results yet"]
+    tried = [row for row in tried if not row.retired] or tried
     by_mean = posterior(setup, record.told)[0] is None
     best = max(tried, key=lambda row: setup.sign * row.mean) if by_mean else tried[0]
     times = f"{best.pulls} result{'s' * (best.pulls > 1)}"
