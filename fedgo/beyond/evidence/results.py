@@ -168,8 +168,6 @@ def geometric(
 ) -> Estimate:
     """Return the geometric mean over ``group`` of the ratio of a statistic of two players' regrets.
 
-    In each resample the common runs of each regime are drawn anew, independently of the other regimes.
-
     Args:
         group: The regimes.
         ours: The player in the numerator.
@@ -178,7 +176,19 @@ def geometric(
         plus: A number that is added to both statistics, so that neither is 0.
         which: ``column`` and ``study``, as for `paired`.
     """
-    parts = [paired(regime, ours, other, **which) for regime in group]
+    return mean_ratio([paired(regime, ours, other, **which) for regime in group], of, plus)
+
+
+def mean_ratio(parts: Sequence[tuple[Array, Array]], of: Statistic = np.mean, plus: float = 0.0) -> Estimate:
+    """Return the geometric mean over the ``parts`` of the ratio of a statistic, as `geometric` does for players.
+
+    In each resample the runs of each part are drawn anew, independently of the other parts.
+
+    Args:
+        parts: Two arrays (S,) of paired runs for each regime.
+        of: The statistic of one array.
+        plus: A number that is added to both statistics.
+    """
     source = np.random.default_rng(0)
     drawn = [[source.integers(len(one), size=len(one)) for one, _ in parts] for _ in range(RESAMPLES)]
     logs = []

@@ -116,6 +116,7 @@ RULES: tuple[Setting, ...] = (
     {**KEPT, "bold": 0.45},
     {**KEPT, "kappa": 5.0},
     {**KEPT, "growth": 1.4},
+    {**KEPT, "growth": 1.25},
 )
 
 RULE_TUNING = listed("rule_tuning")
