@@ -200,9 +200,8 @@ def test_results_are_told_at_once_and_lower_is_better_in_the_unit_of_the_owner(t
     study.tell("PPh3, KOAc", 20.0)
     assert study.standings()[0].option == "PPh3, KOAc" and study.standings()[0].mean == 20
     shown = said(path, "show").splitlines()
-    assert shown[0] == "best so far: PPh3, KOAc, mean 20 of 1 result; lower is better" and shown[2].endswith(
-        "estimated"
-    )
+    assert shown[0] == "best so far: PPh3, KOAc, mean 20 of 1 result; lower is better"
+    assert shown[2].endswith("estimated")
     assert {row.option for row in study.standings() if row.retired} == {"PPh3, None"}
     frame = study.to_frame()
     assert frame["results"]["XPhos, KOAc"] == "61.0 63.5" and frame["SMILES"]["PPh3, KOAc"] == "P(c1)"
@@ -367,10 +366,8 @@ def test_a_result_told_twice_is_asked_back(tmp_path: Path) -> None:
 
 
 def test_the_words_of_a_person_s_first_day(tmp_path: Path) -> None:
-    path, rows = (
-        tmp_path / "s.json",
-        "\n".join(f"{n},{n % 5},{n % 7},{'' if n > 3 else n}" for n in range(36)),
-    )
+    path = tmp_path / "s.json"
+    rows = "\n".join(f"{n},{n % 5},{n % 7},{'' if n > 3 else n}" for n in range(36))
     table = written(tmp_path, f"Exp,t,c,cost\n{rows}\n")
     begun = said(path, "begin", table, "--trials", 40, "--result", "cost")
     assert "row 36 has no result and the settings of row 1: one option" in begun
