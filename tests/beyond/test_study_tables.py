@@ -209,9 +209,9 @@ def test_results_are_told_at_once_and_lower_is_better_in_the_unit_of_the_owner(t
     assert "exists" in said(path, "export", tmp_path / "r.csv", code=1)
     again = read(tmp_path / "r.csv", ignore=["operator"])
     assert {str(value) for *_, value in again.results} == {"20.0", "61.0", "63.5", "70.0", "failed"}
+    assert all(again.options.having(r) == study.content[0].options.having(r) for r in ("number", "category"))
     study.retire("PPh3, KOAc")
     assert "best so far: XPhos, KOAc, mean 62.25" in said(path, "show")
-    assert all(again.options.having(r) == study.content[0].options.having(r) for r in ("number", "category"))
 
 
 def test_what_is_measured_with_the_result_is_no_feature_and_an_export_can_be_begun(tmp_path: Path) -> None:

@@ -42,7 +42,7 @@ TUNING_RUNS = 5
 MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 
 
-# The advice rests on these players, with fifty runs of each. The study `BOLDNESS` decided the setting of "advised"; the
+# The advice rests on these players, with fifty runs of each. The study `BOLDNESS` compares settings of "advised"; the
 # others chose theirs on `ADVICE_TUNING`.
 DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
 
