@@ -65,7 +65,7 @@ class Advised:
     untried: float = 5.0
     share: float = 0.35
     few: float = 2.5
-    until: Growing = field(default_factory=lambda: Growing(1.6))
+    until: Growing = field(default_factory=lambda: Growing(1.25))
     bold: float = 0.55
     least: float = 2.0
     goal: Goal = "reward"
@@ -206,7 +206,8 @@ class Advised:
 
 ADVISED = Advised()
 # Intervals and choices of a search rest on the process without a warp, with which they are better calibrated.
-SEARCH = replace(ADVISED, surrogate=Sites(outputscale=True), goal="best")
+# In a study they are fitted after every result; a federation has fewer rounds with the larger factor.
+SEARCH = replace(ADVISED, surrogate=Sites(outputscale=True), until=Growing(1.6), goal="best")
 UCB1 = replace(ADVISED, surrogate=IndependentArms(), kappa=2.0, untried=2.0, share=0.5)
 # The methods by the names that a study and its command line accept.
 METHODS: Mapping[str, Advised] = {
