@@ -22,7 +22,6 @@ from fedgo.beyond.evidence.families import LISTED, PROBLEMS
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
 from fedgo.beyond.method.advised import ADVISED
-from fedgo.beyond.method.epochs import Growing
 from fedgo.beyond.method.process import ProcessFit, in_cube
 from fedgo.beyond.method.sites import Sites
 from fedgo.beyond.method.surrogates import Fitted, Independent, IndependentArms, Noise, Surrogate, as_number
@@ -94,23 +93,21 @@ class OfCells(Fitting):
     surrogate: Surrogate = OwnFromThree()
 
 
-# The epochs are longer than those of `ADVISED`, which was fitted as rarely when the study was played.
-RARELY = replace(ADVISED, until=Growing(1.6))
 # For each player, a function that makes the fitting of a federation from σ and T.
 HOW: dict[str, Callable[[float, int], Fitting]] = {
-    "as if alike": partial(Fitting, how=RARELY),
-    "as if alike, no warp": partial(Fitting, how=replace(RARELY, surrogate=Sites())),
-    "differ": partial(Fitting, how=RARELY, differ=True),
-    "each alone": partial(Fitting, how=RARELY),
-    "UCB1": partial(Fitting, how=replace(RARELY, surrogate=IndependentArms())),
-    "UCB1, own from three": partial(OfCells, how=RARELY, differ=True),
+    "as if alike": Fitting,
+    "as if alike, no warp": partial(Fitting, how=replace(ADVISED, surrogate=Sites())),
+    "differ": partial(Fitting, differ=True),
+    "each alone": Fitting,
+    "UCB1": partial(Fitting, how=replace(ADVISED, surrogate=IndependentArms())),
+    "UCB1, own from three": partial(OfCells, differ=True),
 }
 
 
 def fitting_of(job: Job, sigma: float, rounds: int) -> Fitting:
     """Return the `Fitting` of the player of ``job``, with a warp if its setting has a "warp" other than 0."""
     if job.setting.get("warp"):
-        return Fitting(sigma, rounds, replace(RARELY, surrogate=Sites(warp=True)), differ=True)
+        return Fitting(sigma, rounds, replace(ADVISED, surrogate=Sites(warp=True)), differ=True)
     return HOW[job.name](sigma, rounds)
 
 

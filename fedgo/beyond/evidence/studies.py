@@ -14,7 +14,6 @@ from fedgo.beyond.evidence.measured import load
 from fedgo.beyond.evidence.private import WAYS, play_regime
 from fedgo.beyond.evidence.replays import BEFORE, CURVED, FEDERATED, SEARCHERS, measure_tables
 from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, advised
-from fedgo.beyond.method.advised import ADVISED
 from fedgo.experiments import studies as paper
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Player, grid, measured, play_uniform
