@@ -187,7 +187,7 @@ class Advised:
             most: The largest number of pulls of the epoch; None means no limit.
             sites: The number N of sites if ``fit`` is on cells; otherwise 1.
             turn: The number of the site that pulls first, from 0.
-            budget: The number NT of pulls that is planned in total, or fewer than have been made.
+            budget: The number NT of pulls from which u follows; 0 means as many as have been made.
         """
         pulls, tried = int(counts.sum()), counts.view(-1, len(order)).sum(0)
         length = self.until.length(pulls)
@@ -197,7 +197,7 @@ class Advised:
         if self.goal == "best":
             how = length, begun, retired, sites, turn, budget
             return searching(fit, counts.flatten(), sigma, order.repeat(sites), *how)
-        kappa = self.optimism(max(budget, pulls, 1)).of_arms(tried)
+        kappa = self.optimism(budget or max(pulls, 1)).of_arms(tried)
         rows = kappa.repeat(1, sites), order.repeat(1, sites)
         planned = plan([fit], *rows, sigma, len(begun) + length, begun, retired, sites, turn)
         chosen: Tensor = planned[0, len(begun) :]
