@@ -206,7 +206,7 @@ class Advised:
 
 ADVISED = Advised()
 # Intervals and choices of a search rest on the process without a warp, with which they are better calibrated.
-# In a study they are fitted after every result; a federation has fewer rounds with the larger factor.
+# A study fits the process after every result; in a federation the larger factor means fewer messages.
 SEARCH = replace(ADVISED, surrogate=Sites(outputscale=True), until=Growing(1.6), goal="best")
 UCB1 = replace(ADVISED, surrogate=IndependentArms(), kappa=2.0, untried=2.0, share=0.5)
 # The methods by the names that a study and its command line accept.
