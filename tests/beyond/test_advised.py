@@ -111,7 +111,7 @@ def test_the_advised_setting_agrees_with_a_plain_transcription(advised):
         told = reference.play(
             fit, pairs, lambda arm, t, of=reward_of, begun=first: of(arm, begun + t), clients,
             trace.arm.shape[1] - first, sigma,
-            kappa, (1.6, 4), order_of_ties(problem, 1)[0, 0].numpy(), untried,
+            kappa, (1.25, 4), order_of_ties(problem, 1)[0, 0].numpy(), untried,
         )  # fmt: skip
         assert trace.arm[0, first:].tolist() == told.arm
         assert trace.up[0, first:].tolist() == told.up and trace.down[0, first:].tolist() == told.down
@@ -162,7 +162,7 @@ def test_while_all_rewards_are_alike_the_arms_are_independent():
     assert fit.mean.tolist() == [1, 1, 1] and fit.variance[:2].tolist() == [0.125, 0.25]
 
 
-def test_how_bold_a_plan_is_follows_from_the_budget_or_from_the_pulls_if_they_are_more():
+def test_how_bold_a_plan_is_follows_from_the_budget_or_from_the_pulls_if_there_is_none():
     budgets = (1, 100, 400, 2000, 20_000)
     expected = [2, *(0.55 * np.log(budget) for budget in budgets[1:4]), 5]
     assert [ADVISED.optimism(budget).untried for budget in budgets] == pytest.approx(expected)
@@ -174,9 +174,8 @@ def test_how_bold_a_plan_is_follows_from_the_budget_or_from_the_pulls_if_they_ar
     counts[:4] = 100.0
     fit = ADVISED.surrogate.fit(problem.arms[0], Tally(counts, counts * problem.means[0]), 0.2)
     order = torch.arange(300).double()
-    plans = [ADVISED.epoch(fit, counts, 0.2, order, budget=budget) for budget in (0, 100, 400, 40_000)]
-    assert torch.equal(plans[0], plans[1]) and torch.equal(plans[1], plans[2])
-    assert not torch.equal(plans[2], plans[3])
+    plans = [ADVISED.epoch(fit, counts, 0.2, order, budget=budget) for budget in (0, 400, 40_000)]
+    assert torch.equal(plans[0], plans[1]) and not torch.equal(plans[1], plans[2])
 
 
 def test_a_setting_is_the_same_after_it_was_written_down():

@@ -46,7 +46,7 @@ def bill(trace, until, arms):
 @pytest.mark.parametrize(
     "surrogate", [GaussianProcess(warp=True), IndependentArms(), RIDGE], ids=lambda one: type(one).__name__
 )
-@pytest.mark.parametrize(("clients", "arms", "rounds"), [(3, 9, 24), (4, 30, 6), (5, 40, 8)])
+@pytest.mark.parametrize(("clients", "arms", "rounds"), [(3, 9, 24), (4, 30, 6), (5, 40, 8), (3, 10, 15)])
 def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds):
     problem = realizable(Network(2, 2), 1, arms=arms, seed=rounds, sigma=0.3)
     fitting = Fitting(0.3, rounds, replace(ADVISED, surrogate=surrogate))
@@ -57,12 +57,12 @@ def test_the_server_plans_as_the_simulator_does(surrogate, clients, arms, rounds
         surrogate,
         clients,
         rounds,
-        until=Growing(1.6),
+        until=ADVISED.until,
         optimism=ADVISED.optimism(clients * rounds),
         exploration=exploration,
         foretold=True,
     )
-    up, down = bill(simulated, Growing(1.6), arms)
+    up, down = bill(simulated, ADVISED.until, arms)
     assert play(problem, plan, clients * rounds) == replace(simulated, up=up, down=down)
     assert simulated.sync.sum() >= 2
 

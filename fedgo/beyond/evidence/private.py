@@ -31,7 +31,7 @@ from torch import Tensor
 from fedgo._checks import number, require
 from fedgo.beyond.guarantees.intervals import Interval
 from fedgo.beyond.method.advised import ADVISED
-from fedgo.beyond.method.epochs import each_arm
+from fedgo.beyond.method.epochs import Growing, each_arm
 from fedgo.beyond.method.gaussian_process import GaussianProcess
 from fedgo.beyond.method.process import Data, _kernel, in_cube, mode
 from fedgo.beyond.method.surrogates import observed
@@ -42,6 +42,7 @@ from fedgo.simulation import largest, order_of_ties
 from fedgo.star import Ledger, Message, Star, When
 from fedgo.trace import Trace
 
+EPOCHS = Growing(1.6)  # each release adds noise, so that there are fewer epochs than in `ADVISED`
 WAYS = ("trusted server", "secure sum", "each alone")  # who adds the noise (`Hiding`)
 Moments = tuple[Tensor, Tensor]  # a posterior mean (K,) and covariance (K, K)
 
@@ -163,8 +164,8 @@ def play_hidden(
 ) -> tuple[Trace, Tensor]:
     """Play a Gaussian process that receives nothing but noisy sums of clipped rewards, released after each epoch.
 
-    At the end of each epoch each client sends and receives one number for each arm. The epochs grow as those of
-    `ADVISED`: an event or a guard may act on rewards that are not released, which would end the promise. A
+    At the end of each epoch each client sends and receives one number for each arm. The epochs grow as
+    `EPOCHS` says: an event or a guard may act on rewards that are not released, which would end the promise. A
     ``UserWarning`` says if δ ≥ 1/(NT).
 
     Args:
@@ -191,7 +192,7 @@ def play_hidden(
             planned = each_arm(problem, min(int(batch) * arms, steps)).arm
         else:
             fits = [fit_hidden(model, least, sigma, *run) for run in zip(problem.arms, *data, strict=True)]
-            planned = plan_hidden(fits, order, min(ADVISED.until.length(done), steps - done), noise, sigma)
+            planned = plan_hidden(fits, order, min(EPOCHS.length(done), steps - done), noise, sigma)
         end = done + planned.shape[1]
         cut = problem.observe(planned, tape[:, done:end]).clamp(hiding.low, hiding.high)
         blank = torch.zeros(runs, arms, dtype=torch.float64)

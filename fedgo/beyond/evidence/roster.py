@@ -94,7 +94,10 @@ def surrogate(
     return play
 
 
-WITHOUT_MISFIT = replace(ADVISED, surrogate=GaussianProcess(warp=True, misfit=False))
+EPOCHS = Growing(1.6)  # the factor is large because the fits take most of the time
+
+
+WITHOUT_MISFIT = replace(ADVISED, surrogate=GaussianProcess(warp=True, misfit=False), until=EPOCHS)
 
 
 def advised(how: Advised = ADVISED) -> Call:
@@ -153,14 +156,11 @@ _GLB = grid(s=(1.0, 10.0), kappa=(1.0, 4.0), link=("identity",))
 _KERNEL = grid(s=(1.0,), kappa=(1.0, 4.0), lengthscale=(0.3, 1.0))
 
 
-EPOCHS = Growing(1.6)  # the factor is large because the fits take most of the time
-
-
 PLAYERS: dict[str, Player] = {
     "advised": Player(
         advised(), grid(bold=(ADVISED.bold,), share=(ADVISED.share,)), style=STYLES["advised"]
     ),
-    "before": Player(  # the recommended method before its model had a misfit
+    "before": Player(  # the recommended method before its model had a misfit and was fitted more often
         advised(WITHOUT_MISFIT),
         grid(bold=(ADVISED.bold,), share=(ADVISED.share,)), style=("#3D8BFD", "h"),
     ),

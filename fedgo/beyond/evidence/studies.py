@@ -14,7 +14,6 @@ from fedgo.beyond.evidence.measured import load
 from fedgo.beyond.evidence.private import WAYS, play_regime
 from fedgo.beyond.evidence.replays import BEFORE, CURVED, FEDERATED, SEARCHERS, measure_tables
 from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS, WITH_MANY, advised
-from fedgo.beyond.method.advised import ADVISED
 from fedgo.experiments import studies as paper
 from fedgo.experiments.halving import Rung
 from fedgo.experiments.players import Player, grid, measured, play_uniform
@@ -42,8 +41,8 @@ TUNING_RUNS = 5
 MAIN = ("advised", "UCB1", "Fed-GO-UCB", "process", "network")
 
 
-# The advice rests on these players, with fifty runs of each. The study `BOLDNESS` compares settings of "advised"; the
-# others chose theirs on `ADVICE_TUNING`.
+# The advice rests on these players, with fifty runs of each. The setting of "advised" rests on the study
+# `BOLDNESS`; the others chose theirs on `ADVICE_TUNING`.
 DECIDE = ("advised", "before", "UCB1, planned", "each arm first", "UCB1")
 
 
@@ -104,19 +103,17 @@ MAP = _Study(
 
 # --- How strongly the recommended method explores: settings compared at budgets of 100, 400, 2,000 and 20,000 pulls
 
-# u is the weight of exploration for an arm that nobody has pulled. Candidates differ from the setting in use in whether
+# u is the weight of exploration for an arm that nobody has pulled. Candidates differ from the former setting in whether
 # few arms are all pulled first, in u, in the weight of other arms, or in how often the model is fitted.
-KEPT: Setting = {
-    name: ADVISED.setting[name] for name in ("few", "least", "bold", "untried", "kappa", "growth")
-}
+FORMER: Setting = {"few": 2.5, "least": 2.0, "bold": 0.55, "untried": 5.0, "kappa": 3.0, "growth": 1.6}
 RULES: tuple[Setting, ...] = (
-    KEPT,
-    {**KEPT, "few": 0.0},
-    {**KEPT, "few": 0.0, "least": 5.5, "untried": 5.5},
-    {**KEPT, "bold": 0.45},
-    {**KEPT, "kappa": 5.0},
-    {**KEPT, "growth": 1.4},
-    {**KEPT, "growth": 1.25},
+    FORMER,
+    {**FORMER, "few": 0.0},
+    {**FORMER, "few": 0.0, "least": 5.5, "untried": 5.5},
+    {**FORMER, "bold": 0.45},
+    {**FORMER, "kappa": 5.0},
+    {**FORMER, "growth": 1.4},
+    {**FORMER, "growth": 1.25},
 )
 
 RULE_TUNING = listed("rule_tuning")

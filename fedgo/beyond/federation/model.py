@@ -60,7 +60,8 @@ def course(plan: Plan, weights: Tensor, total: Tensor, each: Sequence[Tensor] = 
     how, pulls, sigma = plan.fitting.how, int(total[0].sum()), plan.fitting.sigma
     before, order = Linear.kept(weights) if len(weights) else None, plan.order_of_ties[0]
     seen = torch.stack(list(each), 1) if plan.fitting.differ else total
-    budget = plan.clients * plan.fitting.rounds
+    # as in the simulator, without the pulls of Phase I, unless the clients go on after the last round
+    budget = max(plan.clients * plan.fitting.rounds, pulls - plan.length)
     turn, length = (pulls - plan.length) % plan.clients, how.until.length(pulls)
     left = plan.due - pulls if plan.due > pulls else plan.clients
     chosen = (plan.fitting.surrogate, seen, "arms are independent")

@@ -65,7 +65,7 @@ class Advised:
     untried: float = 5.0
     share: float = 0.35
     few: float = 2.5
-    until: Growing = field(default_factory=lambda: Growing(1.6))
+    until: Growing = field(default_factory=lambda: Growing(1.25))
     bold: float = 0.55
     least: float = 2.0
     goal: Goal = "reward"
@@ -187,7 +187,7 @@ class Advised:
             most: The largest number of pulls of the epoch; None means no limit.
             sites: The number N of sites if ``fit`` is on cells; otherwise 1.
             turn: The number of the site that pulls first, from 0.
-            budget: The number NT of pulls that is planned in total, or fewer than have been made.
+            budget: The number NT of pulls from which u follows; 0 means as many as have been made.
         """
         pulls, tried = int(counts.sum()), counts.view(-1, len(order)).sum(0)
         length = self.until.length(pulls)
@@ -197,7 +197,7 @@ class Advised:
         if self.goal == "best":
             how = length, begun, retired, sites, turn, budget
             return searching(fit, counts.flatten(), sigma, order.repeat(sites), *how)
-        kappa = self.optimism(max(budget, pulls, 1)).of_arms(tried)
+        kappa = self.optimism(budget or max(pulls, 1)).of_arms(tried)
         rows = kappa.repeat(1, sites), order.repeat(1, sites)
         planned = plan([fit], *rows, sigma, len(begun) + length, begun, retired, sites, turn)
         chosen: Tensor = planned[0, len(begun) :]
@@ -206,7 +206,8 @@ class Advised:
 
 ADVISED = Advised()
 # Intervals and choices of a search rest on the process without a warp, with which they are better calibrated.
-SEARCH = replace(ADVISED, surrogate=Sites(outputscale=True), goal="best")
+# A study fits the process after every result; in a federation the larger factor means fewer messages.
+SEARCH = replace(ADVISED, surrogate=Sites(outputscale=True), until=Growing(1.6), goal="best")
 UCB1 = replace(ADVISED, surrogate=IndependentArms(), kappa=2.0, untried=2.0, share=0.5)
 # The methods by the names that a study and its command line accept.
 METHODS: Mapping[str, Advised] = {

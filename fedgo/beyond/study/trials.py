@@ -191,7 +191,7 @@ def _planned(setup: Setup, record: Record, site: str, wanted: int = 1) -> Record
                 cells = searching(*seen, wanted, opened, gone, budget=setup.trials, old=setup.old)
             else:
                 most = 1 if setup.differ else None
-                how = noise, ties, opened, retired, most, sites, row, setup.trials
+                how = noise, ties, opened, retired, most, sites, row, max(setup.trials, len(told))
                 cells = setup.played.epoch(fit, counts, *how)[:most]
             arms = cells % len(names)
     plan = tuple(names[arm] for arm in arms.tolist())
