@@ -15,7 +15,7 @@ from fedgo.beyond.method.advised import ADVISED, UCB1
 from fedgo.beyond.method.networks import Relinearised
 from fedgo.beyond.study.study import Study
 from fedgo.beyond.study.table import Options
-from fedgo.beyond.study.trials import as_lines
+from fedgo.beyond.study.trials import _planned, as_lines
 from fedgo.network import Network
 
 LINES = [
@@ -66,6 +66,9 @@ def test_a_study_asks_for_the_arms_of_the_simulator_with_one_client(tmp_path, me
     for arm, reward in zip(trace.arm[0].tolist(), trace.reward[0].tolist(), strict=True):
         assert study.ask() == names[arm]
         study.tell(names[arm], reward)
+    # with more results than planned trials, a study explores as if it had planned as many as there are
+    plans = {_planned(replace(study.content[0], trials=n), study.content[1], "").plan for n in (1, 110)}
+    assert len(plans) == 1 and len(study.told) == 110
 
 
 def test_a_file_holds_its_setting(csv):
