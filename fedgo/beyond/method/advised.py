@@ -13,7 +13,7 @@ best arm; in a short run there is little time to use what exploration finds. So 
 With the goal "best" only the final choice counts, and arms are pulled again late, and only if that is worth more to
 this choice than an arm without a pull (`fedgo.beyond.method.search`).
 
-N clients play T rounds of K arms. The chapter "Should I use it?" says how the numbers were chosen.
+N clients play T rounds of K arms. The chapter "Should I use it?" compares these numbers with others.
 """
 
 import math
@@ -187,7 +187,8 @@ class Advised:
             most: The largest number of pulls of the epoch; None means no limit.
             sites: The number N of sites if ``fit`` is on cells; otherwise 1.
             turn: The number of the site that pulls first, from 0.
-            budget: The number NT of pulls from which u follows; 0 means as many as have been made.
+            budget: The number NT of pulls from which u follows, or the last third of a search; 0 means as many as have
+                been made.
         """
         pulls, tried = int(counts.sum()), counts.view(-1, len(order)).sum(0)
         length = self.until.length(pulls)
