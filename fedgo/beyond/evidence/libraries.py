@@ -1,4 +1,4 @@
-"""Libraries for Bayesian optimisation as players, which are compared with the method `ADVISED` on the same arms.
+"""Libraries for Bayesian optimisation as players, which are compared with `ADVISED` and `SEARCH` on the same arms.
 
 A library chooses N arms at a time, where N is the number of clients, and sees every single reward. Each library but
 Optuna begins with max(N, 5) arms in a random order, which are distinct if there are as many. A library looks for the
@@ -24,10 +24,11 @@ from torch import Tensor
 
 from fedgo._streams import generator
 from fedgo.beyond.evidence.measured import BEGIN, Choose, search
-from fedgo.beyond.method.advised import ADVISED
+from fedgo.beyond.method.advised import ADVISED, SEARCH
 from fedgo.beyond.method.epochs import each_arm
 from fedgo.beyond.method.gaussian_process import FittedModel, GaussianProcess
 from fedgo.beyond.method.process import in_cube
+from fedgo.beyond.method.search import Whole
 from fedgo.beyond.method.surrogates import Fitted, Surrogate
 from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
@@ -137,7 +138,22 @@ def optuna_tpe(problem: Problem) -> tuple[Choose, Best]:
     return choose, lambda arm, reward: arm[reward.argmax()]
 
 
-OPTUNA = "Optuna, TPE"
+def own_search(problem: Problem, steps: int) -> tuple[Choose, Best]:
+    """Choose as `SEARCH` does with a budget of ``steps`` pulls, and name the arm with the largest posterior mean."""
+    features, source = problem.arms[0], problem.generators("order of ties")[0]
+    ties = torch.rand(len(features), generator=source, dtype=torch.float64)
+
+    def fitted(arm: Tensor, reward: Tensor) -> Fitted:
+        return fit_to_pulls(SEARCH.surrogate, features, arm, reward, problem.sigma)
+
+    def choose(arm: Tensor, reward: Tensor, wanted: int) -> Tensor:
+        counts = arm.bincount(minlength=len(ties)).double()
+        return SEARCH.epoch(fitted(arm, reward), counts, problem.sigma, ties, most=wanted, budget=steps)
+
+    return choose, lambda arm, reward: Whole.of(fitted(arm, reward)).mean.argmax()
+
+
+OPTUNA, OURS = "Optuna, TPE", "SEARCH"
 LIBRARIES: dict[str, Callable[[Problem], tuple[Choose, Best]]] = {
     "BoTorch, Thompson": partial(botorch, False),
     "BoTorch, qLogNEI": partial(botorch, True),
@@ -147,10 +163,11 @@ LIBRARIES: dict[str, Callable[[Problem], tuple[Choose, Best]]] = {
 
 
 def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the arms that the library ``name`` pulls in the one run of ``problem``, their rewards, (steps,) each, and
-    the arm that it finds best after them, ().
+    """Return the arms that the library ``name`` or `SEARCH` pulls in the one run of ``problem``, their rewards,
+    (steps,) each, and the arm that it finds best after them, ().
     """
-    (choose, best), tape, made = LIBRARIES[name](problem), problem.tape(steps + clients), 0
+    choose, best = own_search(problem, steps) if name == OURS else LIBRARIES[name](problem)
+    tape, made = problem.tape(steps + clients), 0
 
     def reward(arm: Tensor) -> Tensor:
         nonlocal made

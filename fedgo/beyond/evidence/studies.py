@@ -9,7 +9,7 @@ from functools import partial
 
 from fedgo.beyond.evidence.differing import CASES, HOW, JOINED, WARP_TUNING, measure_sites
 from fedgo.beyond.evidence.families import PROBLEMS, TABLES, listed
-from fedgo.beyond.evidence.libraries import LIBRARIES, OPTUNA, measure_library
+from fedgo.beyond.evidence.libraries import LIBRARIES, OPTUNA, OURS, measure_library
 from fedgo.beyond.evidence.measured import load
 from fedgo.beyond.evidence.private import WAYS, play_regime
 from fedgo.beyond.evidence.replays import BEFORE, CURVED, FEDERATED, SEARCHERS, measure_tables
@@ -168,13 +168,17 @@ RIVAL_REGIMES = tuple(
 
 
 RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
+# with about a hundred pulls, a search is compared with the players that count what each pull costs
+SHORT = tuple(one for one in (*RIVAL_REGIMES, *STUDY_REGIMES) if one.clients * one.rounds == 100)
 ELSEWHERE = _Study(
     "elsewhere",
-    "libraries that see every reward, and the advised setting, on the same arms and pulls",
-    {name: Player(measured) for name in ("advised", *LIBRARIES)},
+    "libraries that see every reward, and the advised settings, on the same arms and pulls",
+    {name: Player(measured) for name in ("advised", *LIBRARIES, OURS)},
     ("regret", "gap", "seconds", "scalars"),
-    regimes=lambda name: [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else [ALL_LIBRARIES],
-    runs=lambda name, regime: 40 if name in RIVALS else 5,
+    regimes=lambda name: (
+        [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else SHORT if name == OURS else [ALL_LIBRARIES]
+    ),
+    runs=lambda name, regime: 40 if name in (*RIVALS, OURS) else 5,
     batch=1,
     measure=measure_library,
     needs={OPTUNA: "optuna"},
