@@ -24,7 +24,7 @@ from torch import Tensor
 
 from fedgo._streams import generator
 from fedgo.beyond.evidence.measured import BEGIN, Choose, search
-from fedgo.beyond.method.advised import ADVISED, SEARCH
+from fedgo.beyond.method.advised import ADVISED, SEARCH, Advised
 from fedgo.beyond.method.epochs import each_arm
 from fedgo.beyond.method.gaussian_process import FittedModel, GaussianProcess
 from fedgo.beyond.method.process import in_cube
@@ -138,18 +138,26 @@ def optuna_tpe(problem: Problem) -> tuple[Choose, Best]:
     return choose, lambda arm, reward: arm[reward.argmax()]
 
 
-def own_search(problem: Problem, steps: int) -> tuple[Choose, Best]:
-    """Choose as `SEARCH` does with a budget of ``steps`` pulls, and name the arm with the largest posterior mean."""
-    features, source = problem.arms[0], problem.generators("order of ties")[0]
-    ties = torch.rand(len(features), generator=source, dtype=torch.float64)
+def by_plan(
+    how: Advised, arms: Tensor, sigma: float, ties: Tensor, budget: int
+) -> tuple[Choose, Callable[[Tensor, Tensor], Fitted]]:
+    """Return how the method ``how`` chooses ``arms`` with a ``budget`` of pulls, and its fit to the pulls so far."""
 
     def fitted(arm: Tensor, reward: Tensor) -> Fitted:
-        return fit_to_pulls(SEARCH.surrogate, features, arm, reward, problem.sigma)
+        return fit_to_pulls(how.surrogate, arms, arm, reward, sigma)
 
     def choose(arm: Tensor, reward: Tensor, wanted: int) -> Tensor:
         counts = arm.bincount(minlength=len(ties)).double()
-        return SEARCH.epoch(fitted(arm, reward), counts, problem.sigma, ties, most=wanted, budget=steps)
+        return how.epoch(fitted(arm, reward), counts, sigma, ties, most=wanted, budget=budget)
 
+    return choose, fitted
+
+
+def own_search(problem: Problem, steps: int) -> tuple[Choose, Best]:
+    """Choose as `SEARCH` does with a budget of ``steps`` pulls, and name the arm with the largest posterior mean."""
+    arms, source = problem.arms[0], problem.generators("order of ties")[0]
+    ties = torch.rand(len(arms), generator=source, dtype=torch.float64)
+    choose, fitted = by_plan(SEARCH, arms, problem.sigma, ties, steps)
     return choose, lambda arm, reward: Whole.of(fitted(arm, reward)).mean.argmax()
 
 

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fedgo._streams import generator
-from fedgo.beyond.evidence.libraries import OPTUNA, fit_to_pulls, most_improving
+from fedgo.beyond.evidence.libraries import OPTUNA, by_plan, most_improving
 from fedgo.beyond.evidence.measured import BEGIN, Choose, Measured, Replay, load, replay
 from fedgo.beyond.federation.local import play
 from fedgo.beyond.federation.plan import Fitting, Plan
@@ -25,7 +25,6 @@ from fedgo.beyond.method.advised import ADVISED, SEARCH, Advised
 from fedgo.beyond.method.epochs import Growing
 from fedgo.beyond.method.process import in_cube
 from fedgo.beyond.method.search import HALF_WIDTH, Whole, shortfall
-from fedgo.beyond.method.surrogates import Fitted
 from fedgo.experiments.runner import Job
 from fedgo.problem import Problem
 
@@ -134,21 +133,13 @@ def by_method(how: Advised, table: Measured, run: int, trials: int) -> tuple[Cho
     """
     first, _ = random_order(table, run, trials)
     ties = torch.rand(len(table.options), generator=generator(0, run, "order of ties"), dtype=torch.float64)
-
-    surrogate = how.grouped(table.groups).surrogate
-
-    def fitted(tried: Tensor, rewards: Tensor) -> tuple[Fitted, Tensor]:
-        fit = fit_to_pulls(surrogate, table.features, tried, rewards, table.noise)
-        return fit, tried.bincount(minlength=len(ties)).double()
+    plan, fitted = by_plan(how.grouped(table.groups), table.features, table.noise, ties, trials)
 
     def choose(tried: Tensor, rewards: Tensor, wanted: int) -> Tensor:
-        if len(rewards.unique()) == 1:
-            return first(tried, rewards, wanted)
-        return how.epoch(*fitted(tried, rewards), table.noise, ties, most=wanted, budget=trials)
+        return (first if len(rewards.unique()) == 1 else plan)(tried, rewards, wanted)
 
     def name(tried: Tensor, rewards: Tensor) -> Named:
-        fit, counts = fitted(tried, rewards)
-        whole = Whole.of(fit)
+        whole, counts = Whole.of(fitted(tried, rewards)), tried.bincount(minlength=len(ties))
         best, away = int(whole.mean.argmax()), (table.means - whole.mean).abs()
         inside = (away <= HALF_WIDTH * whole.variance.sqrt())[counts == 0].double().mean().item()
         return Named(best, inside, shortfall(whole, best, torch.ones_like(counts, dtype=torch.bool)))
