@@ -12,10 +12,10 @@ from fedgo.beyond.evidence import results
 from fedgo.beyond.evidence.families import PROBLEMS
 from fedgo.beyond.evidence.results import evaluations
 from fedgo.beyond.evidence.roster import PLAYERS, VARIANTS
-from fedgo.beyond.evidence.studies import ABLATION, BEYOND, MAIN, MAP, REGIMES
+from fedgo.beyond.evidence.studies import ABLATION, BEYOND, ELSEWHERE, MAIN, MAP, REGIMES
 from fedgo.experiments import traces
 from fedgo.experiments.roster import ALGORITHMS
-from fedgo.experiments.runner import afresh, read, shipped
+from fedgo.experiments.runner import afresh, compared, read, shipped
 from fedgo.experiments.world import Regime
 
 PLAYED = [name for name in VARIANTS if name not in ABLATION.needs]
@@ -27,18 +27,18 @@ def test_every_cell_has_its_runs_and_one_setting_that_no_evaluation_chose():
         assert list(rows["run"]) == [*range(MAP.runs(name, regime))]
         setting = MAP.setting(name, regime)
         assert all((rows[part] == value).all() for part, value in setting.items())
-    assert [
-        (regime, name) for regime in REGIMES for name in MAIN if (regime, name) not in evaluations()
-    ] == []
+    assert {(regime, name) for regime in REGIMES for name in MAIN} <= evaluations().keys()
     assert set(PROBLEMS) == {regime.problem for regime in REGIMES}
 
 
 @pytest.mark.slow
-def test_a_run_of_every_family_comes_again():
+def test_a_run_of_every_family_and_of_a_search_comes_again():
     rows = read("map").query("player == 'UCB1' and seed == 0 and run == 0").sort_values(["arms", "rounds"])
     rows = rows.drop_duplicates("problem")
     assert set(rows["problem"]) == set(PROBLEMS)
     np.testing.assert_allclose(afresh(MAP, rows)["regret"], rows["regret"], rtol=0, atol=0.0051)
+    rows = read("elsewhere").query("player == 'SEARCH' and arms == 400 and run == 0")
+    assert len(rows) == 1 and compared(ELSEWHERE, rows, afresh(ELSEWHERE, rows))["same"].all()
 
 
 def test_the_worst_tenth_and_what_uniform_play_loses():
