@@ -155,6 +155,7 @@ REFUSED: dict[str, tuple[Any, ...]] = {  # the table, what is said, and perhaps 
     "a footnote": ("L,t,y\nA,2,3\nB,3,4\n* note,,\n", r"row 3: '\* note' is a footnote", {"result": "y"}),
     "a sum": ("s,b,y\nA,K,3\nB,K,4\nTotal (g),,7\n", "row 3: 'Total .g.' sums up", {"result": "y"}),
     "thousands": ("s;y\n1.200;1,5\n800;2,5\n", "'s' in row 1 is '1.200': other columns", {"result": "y"}),
+    "a point": ("s,y\n850,3\n1.200,4\n930,5\n", "row 2 is '1.200': is this a th", {"result": "y"}),
     "words above": ("s,y\nA,n.d.\nB,3\nC,1\nA,5\n", "the result of .* is 'n.d.'", {"result": "y"}),
     "odd numbers": ('s,c\nA,"1,000,000"\nB,"2,000,000"\n', "'c' in row 1 is '1,000,000': is it a number"),
     "units": ("T,y\n80 °C,2\n90 °C,3\n", "'T' in row 1 is '80 °C': is it a number", {"result": "y"}),

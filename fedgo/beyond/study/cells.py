@@ -199,7 +199,8 @@ def _separator(top: str) -> str:
 def points(cells: pd.DataFrame, only_decimal: bool) -> pd.DataFrame:
     """Return the columns with decimal points for commas; unless points are ``only_decimal``, refuse thousands.
 
-    Cells without a digit say nothing about commas, and stay.
+    Cells without a digit say nothing about commas, and stay. If no column has decimal commas, a point is taken to stand
+    before a thousand where the cell would otherwise be far below the others.
     """
     numbers = {h: column[column.str.contains(r"\d") & ~missing(column)] for h, column in cells.items()}
     with_comma = [
@@ -212,6 +213,10 @@ def points(cells: pd.DataFrame, only_decimal: bool) -> pd.DataFrame:
     if any(suspect.empty for suspect in suspects.values()):
         suspects = {} if only_decimal else {h: _thousands(column, ".") for h, column in numbers.items()}
         remedy = "other columns have decimal commas: leave out a point before a thousand, or write a comma"
+    elif not with_comma and not only_decimal:
+        suspects = {header: _thousands(column, ".") for header, column in numbers.items()}
+        suspects = {h: each for h, each in suspects.items() if _far_below(each, numbers[h].drop(each.index))}
+        remedy = "is this a thousand? Leave out the point; if it is a decimal point, write one more zero"
     for header, suspect in suspects.items():
         for row, cell in suspect.items():
             require(False, f"column {header!r} in row {row + 1}", cell, remedy)
@@ -223,3 +228,9 @@ def _thousands(column: pd.Series, mark: str) -> pd.Series:
     """Return the cells that have the ``mark``, if all of these may have it before a thousand, and otherwise none."""
     marked = column[column.str.contains(mark, regex=False)]
     return marked if marked.str.fullmatch(_THOUSAND).all() else marked.head(0)
+
+
+def _far_below(cells: pd.Series, others: pd.Series) -> bool:
+    """Return whether ``others`` are whole numbers of at least 100, and more than ten times the largest of ``cells``."""
+    whole = bool(others.str.fullmatch("[0-9]{3,}").all()) and len(others) > 0
+    return whole and bool(10 * floats(cells).max() < floats(others).min())
