@@ -30,6 +30,7 @@ from fedgo.experiments.runner import Job
 from fedgo.experiments.summaries import interval
 from fedgo.experiments.world import Regime
 from fedgo.problem import Problem
+from fedgo.simulation import order_of_ties
 from fedgo.trace import Trace
 
 LATE = 20  # the number of pulls of a site that joins when all others have played
@@ -139,7 +140,7 @@ def joining(job: Job, problem: Problem, counts: Tensor, sums: Tensor) -> float:
     """
     arms, fitting = problem.arms[0], fitting_of(job, problem.sigma, job.regime.rounds)
     counts, sums = (torch.cat([column, column.new_zeros(1, len(arms))]) for column in (counts, sums))
-    ties = torch.rand(len(arms), generator=problem.generators("order of ties")[0], dtype=torch.float64)
+    ties = order_of_ties(problem, 1)[0, 0]
     regret = 0.0
     for noise in problem.tape(10**5)[0, -LATE:]:  # this noise belongs to no earlier pull
         data = Tally(counts, sums) if fitting.differ else Tally(counts.sum(0), sums.sum(0))

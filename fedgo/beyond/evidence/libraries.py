@@ -5,9 +5,10 @@ Optuna begins with max(N, 5) arms in a random order, which are distinct if there
 best arm and does not count what the search costs. For each pull, the arm and the reward are sent to the library, and
 the library sends back the next arm, which are three scalars.
 
-A library is called with a problem of one run, and returns how it chooses and which arm it finds best in the end. Its
-choice receives the pulls so far, ``arm`` (n,) int64 and ``reward`` (n,), and the number ``wanted`` of arms, and returns
-arms (wanted,) int64. ``cube`` has the arms in the unit cube, (K, d_x). BoTorch is given σ, scikit-learn fits it.
+A library is called with a problem of one run and the number of pulls, and returns how it chooses and which arm it finds
+best in the end. Its choice receives the pulls so far, ``arm`` (n,) int64 and ``reward`` (n,), and the number ``wanted``
+of arms, and returns arms (wanted,) int64. ``cube`` has the arms in the unit cube, (K, d_x). BoTorch is given σ,
+scikit-learn fits it. `SEARCH` is played as a library is.
 
 This package does not install Optuna. Optuna's rows in the table of the study "elsewhere" were computed in an
 environment of its own (``pip install optuna``), and are played again only where it is installed.
@@ -33,6 +34,7 @@ from fedgo.beyond.method.surrogates import Fitted, Surrogate
 from fedgo.confidence import Tally
 from fedgo.experiments.runner import Job
 from fedgo.problem import Problem
+from fedgo.simulation import order_of_ties
 
 # The arm that a library finds best, (), given the pulled arms and their rewards, (n,) each.
 Best = Callable[[Tensor, Tensor], Tensor]
@@ -44,7 +46,7 @@ def fit_to_pulls(surrogate: Surrogate, arms: Tensor, arm: Tensor, reward: Tensor
     return surrogate.fit(arms, Tally(counts, sums), sigma)
 
 
-def botorch(improve: bool, problem: Problem) -> tuple[Choose, Best]:
+def botorch(improve: bool, problem: Problem, steps: int) -> tuple[Choose, Best]:
     """Choose by BoTorch's log noisy expected improvement if ``improve``, otherwise by Thompson sampling, where each arm
     has the largest value in a sample of the posterior; name the arm with the largest posterior mean.
 
@@ -91,7 +93,7 @@ def most_improving(model: Any, cube: Tensor, arm: Tensor, wanted: int, seed: int
     return torch.cdist(points, cube).argmin(-1)
 
 
-def scikit_learn(problem: Problem) -> tuple[Choose, Best]:
+def scikit_learn(problem: Problem, steps: int) -> tuple[Choose, Best]:
     """Choose the arms with the largest mean + 2 standard deviations of the next reward by scikit-learn's process, and
     name the one with the largest mean.
     """
@@ -117,7 +119,7 @@ def scikit_learn(problem: Problem) -> tuple[Choose, Best]:
     return choose, lambda arm, reward: moments(arm, reward)[0].argmax()
 
 
-def optuna_tpe(problem: Problem) -> tuple[Choose, Best]:
+def optuna_tpe(problem: Problem, steps: int) -> tuple[Choose, Best]:
     """Choose the arms nearest to the points of the unit cube that Optuna's TPE (tree-structured Parzen estimator)
     proposes in one study, and name the arm with the largest single reward.
     """
@@ -155,27 +157,26 @@ def by_plan(
 
 def own_search(problem: Problem, steps: int) -> tuple[Choose, Best]:
     """Choose as `SEARCH` does with a budget of ``steps`` pulls, and name the arm with the largest posterior mean."""
-    arms, source = problem.arms[0], problem.generators("order of ties")[0]
-    ties = torch.rand(len(arms), generator=source, dtype=torch.float64)
-    choose, fitted = by_plan(SEARCH, arms, problem.sigma, ties, steps)
+    ties = order_of_ties(problem, 1)[0, 0]
+    choose, fitted = by_plan(SEARCH, problem.arms[0], problem.sigma, ties, steps)
     return choose, lambda arm, reward: Whole.of(fitted(arm, reward)).mean.argmax()
 
 
 OPTUNA, OURS = "Optuna, TPE", "SEARCH"
-LIBRARIES: dict[str, Callable[[Problem], tuple[Choose, Best]]] = {
+LIBRARIES: dict[str, Callable[[Problem, int], tuple[Choose, Best]]] = {
     "BoTorch, Thompson": partial(botorch, False),
     "BoTorch, qLogNEI": partial(botorch, True),
     "scikit-learn, bound": scikit_learn,
     OPTUNA: optuna_tpe,
+    OURS: own_search,
 }
 
 
 def pulled(name: str, problem: Problem, clients: int, steps: int) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the arms that the library ``name`` or `SEARCH` pulls in the one run of ``problem``, their rewards,
-    (steps,) each, and the arm that it finds best after them, ().
+    """Return the arms that the library ``name`` pulls in the one run of ``problem``, their rewards, (steps,) each, and
+    the arm that it finds best after them, ().
     """
-    choose, best = own_search(problem, steps) if name == OURS else LIBRARIES[name](problem)
-    tape, made = problem.tape(steps + clients), 0
+    (choose, best), tape, made = LIBRARIES[name](problem, steps), problem.tape(steps + clients), 0
 
     def reward(arm: Tensor) -> Tensor:
         nonlocal made

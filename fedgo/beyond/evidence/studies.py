@@ -168,17 +168,17 @@ RIVAL_REGIMES = tuple(
 
 
 RIVALS = ("advised", "BoTorch, Thompson", OPTUNA)
-# with about a hundred pulls, a search is compared with the players that count what each pull costs
-SHORT = tuple(one for one in (*RIVAL_REGIMES, *STUDY_REGIMES) if one.clients * one.rounds == 100)
+EVERY_BUDGET = (*RIVAL_REGIMES, *STUDY_REGIMES)
+# with a hundred pulls, `SEARCH` is compared with them too
+SHORT = tuple(one for one in EVERY_BUDGET if one.clients * one.rounds == 100)
+_BUDGETS_OF = {**dict.fromkeys(RIVALS, EVERY_BUDGET), OURS: SHORT}
 ELSEWHERE = _Study(
     "elsewhere",
     "libraries that see every reward, and the advised settings, on the same arms and pulls",
-    {name: Player(measured) for name in ("advised", *LIBRARIES, OURS)},
+    {name: Player(measured) for name in ("advised", *LIBRARIES)},
     ("regret", "gap", "seconds", "scalars"),
-    regimes=lambda name: (
-        [*RIVAL_REGIMES, *STUDY_REGIMES] if name in RIVALS else SHORT if name == OURS else [ALL_LIBRARIES]
-    ),
-    runs=lambda name, regime: 40 if name in (*RIVALS, OURS) else 5,
+    regimes=lambda name: _BUDGETS_OF.get(name, (ALL_LIBRARIES,)),
+    runs=lambda name, regime: 40 if name in _BUDGETS_OF else 5,
     batch=1,
     measure=measure_library,
     needs={OPTUNA: "optuna"},

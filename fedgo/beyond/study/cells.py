@@ -210,11 +210,10 @@ def points(cells: pd.DataFrame, only_decimal: bool) -> pd.DataFrame:
     ]
     suspects = {header: _thousands(numbers[header], ",") for header in with_comma}
     remedy = "is this a decimal comma? Write a decimal point, or no comma; if it is a text, give --category"
-    if any(suspect.empty for suspect in suspects.values()):
+    if not with_comma or any(suspect.empty for suspect in suspects.values()):
         suspects = {} if only_decimal else {h: _thousands(column, ".") for h, column in numbers.items()}
         remedy = "other columns have decimal commas: leave out a point before a thousand, or write a comma"
-    elif not with_comma and not only_decimal:
-        suspects = {header: _thousands(column, ".") for header, column in numbers.items()}
+    if not with_comma:
         suspects = {h: each for h, each in suspects.items() if _far_below(each, numbers[h].drop(each.index))}
         remedy = "is this a thousand? Leave out the point; if it is a decimal point, write one more zero"
     for header, suspect in suspects.items():
@@ -232,5 +231,5 @@ def _thousands(column: pd.Series, mark: str) -> pd.Series:
 
 def _far_below(cells: pd.Series, others: pd.Series) -> bool:
     """Return whether ``others`` are whole numbers of at least 100, and more than ten times the largest of ``cells``."""
-    whole = bool(others.str.fullmatch("[0-9]{3,}").all()) and len(others) > 0
-    return whole and bool(10 * floats(cells).max() < floats(others).min())
+    whole = others.str.fullmatch("[0-9]{3,}").all()
+    return bool(whole and 10 * floats(cells).max() < floats(others).min())
